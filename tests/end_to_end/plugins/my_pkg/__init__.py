@@ -1,0 +1,1 @@
+"""Somebody else's package, with the template of the custom-algorithm guide in it."""
