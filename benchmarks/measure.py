@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -136,19 +136,33 @@ def bounded(seconds: int) -> Iterator[None]:
         raise BenchmarkError("stopped: SIGTERM")
 
     before = signal.signal(signal.SIGALRM, out_of_time), signal.signal(signal.SIGTERM, terminated)
-    signal.alarm(seconds)
+    alarm_before = signal.alarm(seconds)
     try:
         yield
     finally:
-        signal.alarm(0)
+        signal.alarm(alarm_before)
         signal.signal(signal.SIGALRM, before[0])
         signal.signal(signal.SIGTERM, before[1])
 
 
 def progress() -> Progress:
-    """A progress bar on stderr, so that stdout stays free for results."""
+    """A progress bar on stderr that draws only when told to: a drawing thread would disturb what is measured."""
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    return Progress(*columns, console=console)
+    return Progress(*columns, console=console, auto_refresh=False)
+
+
+class Steps:
+    """Shows which step of how many is under way."""
+
+    def __init__(self, bar: Progress, total: int) -> None:
+        self._bar = bar
+        self._task = bar.add_task("starting", total=total)
+        self._begun = 0
+
+    def begin(self, description: str) -> None:
+        """The steps before this one are done."""
+        self._bar.update(self._task, description=description, completed=self._begun, refresh=True)
+        self._begun += 1
 
 
 # --- statistics --------------------------------------------------------------------------------
@@ -219,7 +233,7 @@ def machine() -> dict[str, Any]:
 
 def report(benchmark: str, settings: Mapping[str, Any], results: Mapping[str, Any]) -> dict[str, Any]:
     """One report: `results` are merged in at the top level, where a reader looks for the figures."""
-    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    now = datetime.now(UTC).isoformat(timespec="seconds")
     return {"benchmark": benchmark, "time": now, **results, "settings": dict(settings), "machine": machine()}
 
 

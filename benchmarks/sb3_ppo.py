@@ -1,6 +1,6 @@
 """One PPO run of Stable-Baselines3 in this process, and the hyper-parameters that both sides of the comparison use.
 
-    python benchmarks/sb3_ppo.py --env CartPole-v1 --iterations 5 --threads 1   # prints one line of JSON
+python benchmarks/sb3_ppo.py --env CartPole-v1 --iterations 5 --threads 1   # prints one line of JSON
 """
 
 from __future__ import annotations

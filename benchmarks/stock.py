@@ -1,6 +1,6 @@
 """What anyone would write first: the `websockets` asyncio server and its sync client, with plain msgpack hooks.
 
-    python benchmarks/stock.py --shape n8   # only the server; used by exchange.py
+python benchmarks/stock.py --shape n8   # only the server; used by exchange.py
 """
 
 from __future__ import annotations
