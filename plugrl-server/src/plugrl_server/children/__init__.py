@@ -1,0 +1,1 @@
+"""Env clients that the server starts itself (`--client`)."""

@@ -1,0 +1,115 @@
+"""One started client: a shell command in a process group of its own, its output in a log file."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+TAIL_LINES = 20
+_TAIL_BYTES = 64 * 1024
+
+
+class Child:
+    """A client process and everything it starts.
+
+    Args:
+        command: Shell command.
+        log: File for its output, standard error included.
+
+    Attributes:
+        command: Shell command.
+        log: File with its output.
+        exit_code: Exit code, negative for the signal that ended it; None while it runs.
+        forced: Whether it had to be ended.
+        refused: Why it could not be started, or None.
+    """
+
+    def __init__(self, command: str, log: Path):
+        self.command, self.log = command, log
+        self.exit_code: int | None = None
+        self.forced = False
+        self.refused: str | None = None
+        self._group: int | None = None
+
+    async def run(self, environment: Mapping[str, str]) -> None:
+        """Starts the command and waits until it has exited.
+
+        Where the system cannot start it, `refused` says why and `exit_code` is the shell's 126.
+        """
+        try:
+            process = await self._started(environment)
+        except OSError as error:
+            self.refused, self.exit_code = error.strerror or str(error), 126
+            return
+        if self.forced:  # ended while it was being started
+            self._signal(signal.SIGKILL)
+        self.exit_code = await process.wait()
+        self._forget_empty_group()
+
+    @property
+    def failed(self) -> bool:
+        """Whether it exited non-zero or had to be ended."""
+        return self.forced or self.exit_code not in (None, 0)
+
+    def end(self, number: signal.Signals) -> None:
+        """Sends a signal to the running command and everything it started, which then counts as forced."""
+        if self.exit_code is None:
+            self.forced = True
+            self._signal(number)
+
+    def sweep(self) -> None:
+        """Kills whatever is left of the process group, also what an exited command left behind."""
+        self._signal(signal.SIGKILL)
+
+    def outcome(self) -> str:
+        """How it ended, in words."""
+        if self.refused is not None:
+            return f"could not be started ({self.refused})"
+        if self.exit_code is None:
+            return "is still running"
+        if self.forced:
+            return "did not exit by itself and was killed"
+        if self.exit_code < 0:
+            return f"was ended by {signal.Signals(-self.exit_code).name}"
+        return f"exited with {self.exit_code}"
+
+    def tail(self) -> list[str]:
+        """The last lines of its output."""
+        try:
+            with self.log.open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+                text = file.read().decode("utf-8", "replace")
+        except OSError:
+            return []
+        return text.splitlines()[-TAIL_LINES:]
+
+    async def _started(self, environment: Mapping[str, str]) -> asyncio.subprocess.Process:
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("wb") as output:
+            process = await asyncio.create_subprocess_shell(
+                self.command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=asyncio.subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+            )
+        self._group = process.pid
+        return process
+
+    def _signal(self, number: int) -> None:
+        if self._group is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._group, number)
+
+    def _forget_empty_group(self) -> None:
+        # An empty group's number may come back as a stranger's, which must never be signalled.
+        if self._group is not None:
+            try:
+                os.killpg(self._group, 0)
+            except (ProcessLookupError, PermissionError):
+                self._group = None

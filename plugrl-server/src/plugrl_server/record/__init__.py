@@ -1,0 +1,1 @@
+"""What a run writes down about itself: `config.json`, and configuration values as JSON."""

@@ -1,0 +1,160 @@
+"""Where metrics go: metrics.jsonl and TensorBoard always, Weights & Biases and SwanLab when asked."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from plugrl_server.training.metrics import as_number
+
+logger = logging.getLogger(__name__)
+
+
+class Tracker(Protocol):
+    """One destination of metrics."""
+
+    name: str
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Takes the metrics of one step."""
+
+    def close(self) -> None:
+        """Hands over what is still buffered."""
+
+
+class Trackers:
+    """Several trackers as one; one that fails is named once and left out from then on, the run goes on.
+
+    Args:
+        trackers: The destinations.
+    """
+
+    def __init__(self, trackers: Sequence[Tracker]):
+        self._trackers = list(trackers)
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Passes the metrics of one step to every tracker."""
+        self._each(lambda tracker: tracker.log(step, metrics))
+
+    def close(self) -> None:
+        """Closes every tracker."""
+        self._each(lambda tracker: tracker.close())
+        self._trackers = []
+
+    def _each(self, action: Callable[[Tracker], None]) -> None:
+        for tracker in tuple(self._trackers):
+            try:
+                action(tracker)
+            except Exception as error:  # whatever a tracker's library raises must not end the run
+                logger.warning("%s failed and is off from here on: %s: %s", tracker.name, type(error).__name__, error)
+                self._trackers.remove(tracker)
+
+
+class TensorBoard:
+    """Scalars for `tensorboard --logdir`.
+
+    Args:
+        folder: Where the event files go.
+        last_step: When a run is resumed: later points of the earlier event files are hidden.
+    """
+
+    name = "TensorBoard"
+
+    def __init__(self, folder: Path, *, last_step: int | None = None):
+        from torch.utils.tensorboard import SummaryWriter
+
+        purge = None if last_step is None else last_step + 1
+        self._writer = SummaryWriter(str(folder), purge_step=purge)
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Adds one point to each curve."""
+        for name, value in _finite(metrics).items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        """Flushes the event file."""
+        self._writer.close()
+
+
+class Wandb:
+    """Weights & Biases.
+
+    Args:
+        name: Name of the run.
+        config: Content of `config.json`.
+        folder: The run folder.
+        project: Project to file it under.
+        entity: Team or user; None for the account's own.
+        offline: Record on this disk only.
+    """
+
+    name = "wandb"
+
+    def __init__(
+        self, name: str, config: Mapping[str, Any], folder: Path, *, project: str, entity: str | None, offline: bool
+    ):
+        wandb = importlib.import_module("wandb")
+        mode = "offline" if offline else "online"
+        self._run = wandb.init(
+            project=project, entity=entity, name=name, config=dict(config), dir=str(folder), mode=mode
+        )
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Sends the metrics of one step."""
+        self._run.log(_finite(metrics), step=step)
+
+    def close(self) -> None:
+        """Ends the upload."""
+        self._run.finish()
+
+
+class Swanlab:
+    """SwanLab; the arguments are those of `Wandb`."""
+
+    name = "swanlab"
+
+    def __init__(
+        self, name: str, config: Mapping[str, Any], folder: Path, *, project: str, entity: str | None, offline: bool
+    ):
+        self._swanlab = importlib.import_module("swanlab")
+        self._swanlab.init(
+            project=project,
+            workspace=entity,
+            experiment_name=name,
+            config=dict(config),
+            logdir=str(folder / "swanlab"),
+            mode="offline" if offline else "cloud",
+        )
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Sends the metrics of one step."""
+        self._swanlab.log(_finite(metrics), step=step)
+
+    def close(self) -> None:
+        """Ends the upload."""
+        self._swanlab.finish()
+
+
+def missing_package(package: str) -> str | None:
+    """Advice for a tracker whose package is not installed; None when it is."""
+    if importlib.util.find_spec(package) is not None:
+        return None
+    return f'--track.{package} needs the package {package}: pip install "plugrl-server[{package}]"'
+
+
+def opened(make: Callable[[], Tracker], name: str) -> list[Tracker]:
+    """The tracker in a list, or an empty list and one warning when it cannot be opened."""
+    try:
+        return [make()]
+    except Exception as error:  # a tracker that cannot start must not keep the run from starting
+        logger.warning("%s cannot be opened, the run goes on without it: %s: %s", name, type(error).__name__, error)
+        return []
+
+
+def _finite(metrics: Mapping[str, float]) -> dict[str, float]:
+    numbers = {name: as_number(value) for name, value in metrics.items()}
+    return {name: number for name, number in numbers.items() if number is not None}

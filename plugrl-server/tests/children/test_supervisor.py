@@ -1,0 +1,148 @@
+import asyncio
+import logging
+
+import pytest
+
+from plugrl_server.children.supervisor import Supervisor
+
+
+class Server:
+    """What the supervisor sees of a server: its connections, and the conclusions it is told."""
+
+    def __init__(self, folder, *commands, connections=0, **options):
+        self.connections = connections
+        self.told = []
+        self.concluded = asyncio.Event()
+        self.supervisor = Supervisor(
+            commands,
+            logs=folder,
+            api_key=None,
+            connections=lambda: self.connections,
+            on_failed=lambda: self.conclude("failed"),
+            on_finished=lambda: self.conclude("finished"),
+            **options,
+        )
+        self.supervisor.start("127.0.0.1", 8123)
+
+    def conclude(self, word):
+        self.told.append(word)
+        self.concluded.set()
+
+
+@pytest.fixture
+def drive(tmp_path):
+    """Runs a scenario `async (make) -> result` where `make` builds a server in a folder of the test."""
+
+    def driver(scenario):
+        return asyncio.run(scenario(lambda *commands, **options: Server(tmp_path, *commands, **options)))
+
+    return driver
+
+
+def test_all_exited_with_zero_and_nobody_connected_means_finished(drive):
+    async def scenario(make):
+        server = make("true", "true")
+        await server.concluded.wait()
+        return server.told, await server.supervisor.finish()
+
+    assert drive(scenario) == (["finished"], [])
+
+
+def test_a_failure_that_leaves_no_connection_concludes_at_once(drive):
+    async def scenario(make):
+        server = make("exit 3", "exec sleep 60", patience=0.0)
+        await server.concluded.wait()
+        return server.told, [child.exit_code for child in await server.supervisor.finish()]
+
+    told, codes = drive(scenario)
+    assert told == ["failed"]
+    assert codes == [3, -15]
+
+
+def test_a_failure_beside_open_connections_lets_the_others_go_on(drive, caplog):
+    async def scenario(make):
+        server = make("exit 3", connections=1)
+        await asyncio.wait(server.supervisor._watchers)
+        before = list(server.told)
+        server.connections = 0
+        server.supervisor.connections_changed()
+        return before, server.told
+
+    with caplog.at_level(logging.ERROR):
+        assert drive(scenario) == ([], ["failed"])
+    assert "client 0 exited with 3: exit 3" in caplog.text
+
+
+def test_finished_clients_beside_another_connection_conclude_nothing(drive):
+    async def scenario(make):
+        server = make("true", connections=1)
+        await asyncio.wait(server.supervisor._watchers)
+        return server.told
+
+    assert drive(scenario) == []
+
+
+def test_one_running_client_keeps_the_server_waiting(drive):
+    async def scenario(make):
+        server = make("true", "exec sleep 60")
+        await server.supervisor._watchers[0]
+        told = list(server.told)
+        server.supervisor.hurry()
+        await server.supervisor.finish()
+        return told
+
+    assert drive(scenario) == []
+
+
+def test_the_clients_get_their_address_and_number(drive, tmp_path):
+    async def scenario(make):
+        command = "echo {host} {port} $PLUGRL_SERVER_HOST $PLUGRL_SERVER_PORT $PLUGRL_CLIENT_OFFSET"
+        server = make(command, command)
+        await server.supervisor.finish()
+
+    drive(scenario)
+    assert (tmp_path / "0.log").read_text() == "127.0.0.1 8123 127.0.0.1 8123 0\n"
+    assert (tmp_path / "1.log").read_text() == "127.0.0.1 8123 127.0.0.1 8123 1\n"
+
+
+def test_a_client_that_stays_is_terminated_then_killed(drive, caplog):
+    async def scenario(make):
+        polite = "trap 'echo bye; exit 0' TERM; while :; do sleep 0.01; done"
+        stubborn = "trap '' TERM; echo ready; while :; do sleep 0.01; done"
+        server = make(polite, stubborn, patience=0.3, term_patience=0.3)
+        failed = await server.supervisor.finish()
+        return [(child.exit_code, child.forced) for child in failed], server.supervisor.report(failed[1])
+
+    outcomes, report = drive(scenario)
+    assert outcomes == [(0, True), (-9, True)]
+    assert "client 1 does not exit: sending SIGKILL" in caplog.text
+    assert report.startswith("client 1 did not exit by itself and was killed: trap")
+    assert report.endswith("  | ready")
+
+
+def test_a_failure_after_the_stop_counts_but_concludes_nothing(drive):
+    async def scenario(make):
+        server = make("sleep 0.05; exit 5")
+        return [child.exit_code for child in await server.supervisor.finish()], server.told
+
+    assert drive(scenario) == ([5], [])
+
+
+def test_hurry_waits_for_nobody(drive):
+    async def scenario(make):
+        server = make("trap '' TERM; while :; do sleep 0.01; done")
+        finishing = asyncio.create_task(server.supervisor.finish())
+        await asyncio.sleep(0)
+        server.supervisor.hurry()
+        return [child.exit_code for child in await finishing]
+
+    assert drive(scenario) == [-9]
+
+
+def test_a_silent_failure_is_reported_with_its_log(drive, tmp_path):
+    async def scenario(make):
+        server = make("exit 4")
+        (failed,) = await server.supervisor.finish()
+        return server.supervisor.report(failed)
+
+    assert drive(scenario) == f"client 0 exited with 4: exit 4\n  (it wrote nothing to {tmp_path}/0.log)"
