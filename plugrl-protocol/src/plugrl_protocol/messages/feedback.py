@@ -1,0 +1,106 @@
+"""`feedback`: how the chunks that finished went (SPEC 5.4)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from plugrl_protocol.codec.fields import (
+    read_closed_map,
+    read_env_indices,
+    read_flags,
+    read_floats,
+    read_ints,
+    read_key,
+    read_map,
+)
+from plugrl_protocol.errors import blame_peer
+from plugrl_protocol.info import InfoRows
+from plugrl_protocol.observation import Observation
+
+_KEYS = frozenset({"obs", "rewards", "terminated", "truncated", "info"})
+_CLAUSE = "5.4 feedback/shape"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Feedback:
+    """The outcome of m chunks, one an env.
+
+    Attributes:
+        env_indices: int64[m], 0..65,535, no two equal, m >= 1.
+        step_ids: int64[m], as in the infer.
+        observation: m rows, the last step's own.
+        rewards: float32[m], summed over the steps run of the chunk; NaN and inf may come.
+        terminated: bool[m], of the last step.
+        truncated: bool[m], of the last step.
+        info: Any map that can be split into m rows (see `InfoRows`).
+
+    Raises:
+        LocalProtocolError: A field has another dtype or shape.
+    """
+
+    env_indices: np.ndarray
+    step_ids: np.ndarray
+    observation: Observation
+    rewards: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    info: Mapping[str, Any]
+    _info_rows: InfoRows = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        rows = self._fill(self.env_indices, self.step_ids, self.to_wire()["data"])
+        self.observation.require_rows(rows, "feedback.data.obs")
+
+    def info_rows(self) -> InfoRows:
+        """`info` by row."""
+        return self._info_rows
+
+    def to_wire(self) -> dict[str, Any]:
+        """The message as it travels."""
+        return {
+            "message_type": "feedback",
+            "data": {
+                "obs": self.observation.to_wire(),
+                "rewards": self.rewards,
+                "terminated": self.terminated,
+                "truncated": self.truncated,
+                "info": dict(self.info),
+            },
+            "env_indices": self.env_indices,
+            "step_ids": self.step_ids,
+        }
+
+    @classmethod
+    @blame_peer
+    def from_wire(cls, value: Mapping[str, Any]) -> "Feedback":
+        """Read the envelope a peer sent.
+
+        Raises:
+            RemoteProtocolError: It is no feedback.
+        """
+        data = read_closed_map(
+            read_key(value, "data", "feedback", _CLAUSE), _KEYS, "feedback.data", "5.4 feedback/keys"
+        )
+        feedback = object.__new__(cls)
+        rows = feedback._fill(
+            read_key(value, "env_indices", "feedback", _CLAUSE), read_key(value, "step_ids", "feedback", _CLAUSE), data
+        )
+        object.__setattr__(feedback, "observation", Observation.parse(data["obs"], "feedback.data.obs", rows))
+        return feedback
+
+    def _fill(self, env_indices: object, step_ids: object, data: Mapping[str, Any]) -> int:
+        """Validate and set every field but the observation; returns m."""
+        indices = read_env_indices(env_indices, "feedback.env_indices")
+        rows = len(indices)
+        info = read_map(data["info"], "feedback.data.info", "5.4 feedback/info")
+        set_field = object.__setattr__
+        set_field(self, "env_indices", indices)
+        set_field(self, "step_ids", read_ints(step_ids, rows, "feedback.step_ids", _CLAUSE))
+        set_field(self, "rewards", read_floats(data["rewards"], rows, "feedback.data.rewards", "5.4 feedback/rewards"))
+        for name in ("terminated", "truncated"):
+            set_field(self, name, read_flags(data[name], rows, f"feedback.data.{name}", "5.4 feedback/flags"))
+        set_field(self, "info", info)
+        set_field(self, "_info_rows", InfoRows(info, rows))
+        return rows
