@@ -119,6 +119,7 @@ class RunConfig:
         values = dataclasses.asdict(self)
         values["checkpoint_base_dir"] = str(self.checkpoint_base_dir)
         values["import"] = list(values.pop("import_"))
+        values["client"] = redacted(self.client, self.api_key)
         values["api_key"] = None if self.api_key is None else "***"
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 

@@ -1,9 +1,9 @@
 import asyncio
 import os
 import signal
+from pathlib import Path
 
 import pytest
-
 from plugrl_server.children.child import TAIL_LINES, Child
 
 
@@ -54,7 +54,7 @@ def test_the_whole_group_is_signalled(child, tmp_path):
     async def main():
         running = child(f"sh -c 'echo $$ > {tmp_path}/inner; exec sleep 60' & sleep 60")
         task = asyncio.create_task(running.run(os.environ))
-        while not (tmp_path / "inner").exists() or not (tmp_path / "inner").read_text():
+        while not (tmp_path / "inner").exists() or not (tmp_path / "inner").read_text():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
         running.end(signal.SIGTERM)
         await task
@@ -91,9 +91,8 @@ def gone(pid):
     for _ in range(1000):
         try:
             os.kill(pid, 0)
-            with open(f"/proc/{pid}/stat") as file:
-                if file.read().rsplit(")", 1)[1].split()[0] == "Z":
-                    return True
+            if Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
+                return True
         except (ProcessLookupError, FileNotFoundError):
             return True
         os.sched_yield()

@@ -2,7 +2,6 @@ import os
 import sysconfig
 
 import pytest
-
 from plugrl_server.children.command import client_environment, filled, reachable
 
 

@@ -2,7 +2,6 @@ import asyncio
 import logging
 
 import pytest
-
 from plugrl_server.children.supervisor import Supervisor
 
 

@@ -3,7 +3,6 @@ import math
 
 import numpy as np
 import pytest
-
 from plugrl_server.training.metrics import MetricsFile, as_number, read_rows
 
 

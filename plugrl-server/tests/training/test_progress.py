@@ -1,9 +1,8 @@
 import io
 
 import pytest
-from rich.console import Console
-
 from plugrl_server.training.progress import LEARNING, LINE_INTERVAL, Progress
+from rich.console import Console
 
 
 class Clock:

@@ -4,7 +4,6 @@ import sys
 from datetime import datetime
 
 import pytest
-
 from plugrl_server.record.run_record import Part, RunRecord
 from plugrl_server.training.run_folder import FolderError, RunFolder, earlier_runs, run_name
 
@@ -121,19 +120,20 @@ def test_a_folder_that_cannot_be_written_is_an_error_with_its_reason(tmp_path):
         RunFolder(tmp_path / "base" / "run").open(record(), resume=False)
 
 
+HOLDER = """
+import fcntl, sys
+lock = open(sys.argv[1], "w")
+fcntl.flock(lock, fcntl.LOCK_EX)
+lock.write("4711\\n"); lock.flush()
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
 def test_two_servers_never_share_a_folder_and_a_killed_one_lets_go(folder):
-    holder = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "import fcntl, sys\n"
-            "lock = open(sys.argv[1], 'w'); fcntl.flock(lock, fcntl.LOCK_EX)\n"
-            "lock.write('4711\\n'); lock.flush(); print('held', flush=True); sys.stdin.read()",
-            _prepared(folder),
-        ],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
+    folder.path.mkdir(parents=True)
+    command = [sys.executable, "-c", HOLDER, str(folder.path / ".lock")]
+    holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert holder.stdout.readline() == b"held\n"
     for attempt in (
         lambda: folder.check_free(overwrite=True, resume=False),
@@ -144,8 +144,3 @@ def test_two_servers_never_share_a_folder_and_a_killed_one_lets_go(folder):
     holder.kill()
     holder.communicate()
     folder.check_free(overwrite=True, resume=False)
-
-
-def _prepared(folder):
-    folder.path.mkdir(parents=True)
-    return str(folder.path / ".lock")

@@ -4,7 +4,6 @@ import sys
 import types
 
 import pytest
-
 from plugrl_server.training import trackers
 from plugrl_server.training.trackers import Swanlab, TensorBoard, Trackers, Wandb, missing_package, opened
 

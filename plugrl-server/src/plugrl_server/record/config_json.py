@@ -87,8 +87,7 @@ def _convert_union(value: Any, members: tuple[Any, ...], path: str) -> Any:
             return _convert(value, member, path)
         except RecordError:
             continue
-    names = " or ".join(getattr(member, "__name__", str(member)) for member in members)
-    raise RecordError(f"{path}: expected {names}, got {value!r}")
+    raise RecordError(f"{path}: expected {' or '.join(map(_named, members))}, got {value!r}")
 
 
 def _convert_sequence(value: Any, kind: Any, items: tuple[Any, ...], path: str) -> Any:
@@ -123,5 +122,9 @@ def _convert_plain(value: Any, hint: Any, path: str) -> Any:
 
 def _expect(fits: bool, value: Any, result: Any, hint: Any, path: str) -> Any:
     if not fits:
-        raise RecordError(f"{path}: expected {getattr(hint, '__name__', hint)}, got {value!r}")
+        raise RecordError(f"{path}: expected {_named(hint)}, got {value!r}")
     return result
+
+
+def _named(hint: Any) -> str:
+    return hint.__name__ if isinstance(hint, type) else str(hint)

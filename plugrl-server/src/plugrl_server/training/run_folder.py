@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO
 
+from plugrl_server.common.checkpoint_manager import CheckpointManager
 from plugrl_server.record.run_record import CONFIG_FILE, RunRecord
 
 LOCK_FILE = ".lock"
@@ -78,7 +79,7 @@ class RunFolder:
         """Whether a run got anywhere here: it learned, or it saved a checkpoint past step 0."""
         if self.metrics.is_file() and self.metrics.stat().st_size:
             return True
-        return any(folder.name.isdigit() and int(folder.name) > 0 for folder in self.checkpoints.glob("*"))
+        return bool(CheckpointManager(self.checkpoints).latest())
 
     def check_free(self, *, overwrite: bool, resume: bool) -> None:
         """Whether `open` would succeed, without touching anything.
@@ -139,7 +140,7 @@ class RunFolder:
         if not (self.path / CONFIG_FILE).is_file():
             runs = ", ".join(earlier_runs(self.path.parent)[:5]) or "none"
             raise FolderError(f"no run to resume at {self.path}; runs there: {runs}")
-        if not any(folder.name.isdigit() for folder in self.checkpoints.glob("*")):
+        if CheckpointManager(self.checkpoints).latest() is None:
             raise FolderError(f"run {self.path} saved no checkpoint to resume from; start it again without --resume")
 
     def _check_unlocked(self) -> None:
