@@ -2,9 +2,9 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
-
 from plugrl_server.algorithm.base_algorithm import BaseAlgorithm
 from plugrl_server.algorithm.dummy.dummy_config import DummyAlgoConfig
 from plugrl_server.algorithm.registration import register_algo, register_algo_config
@@ -25,7 +25,7 @@ class Recorder(BaseAlgorithm):
 
     def __init__(self, config, policy):
         super().__init__(config=config, policy=policy)
-        self.file = open(config.file, "a", buffering=1)  # noqa: SIM115 - open as long as the run
+        self.file = Path(config.file).open("a", buffering=1)  # noqa: SIM115 - open as long as the run
         self.stored_at_learn = 0
 
     def infer(self, obs):
