@@ -1,1 +1,1 @@
-"""PlugRL."""
+"""The PlugRL env client: environments that ask a training server for actions and report what happened."""

@@ -1,0 +1,140 @@
+"""`plugrl-run-env-client`: the command line."""
+
+import dataclasses
+import secrets
+import sys
+from collections.abc import Sequence
+
+import tyro
+
+from plugrl_env_client.client import Finished, run_client, shares
+from plugrl_env_client.envs.base_env import BaseEnvConfig, EnvError
+from plugrl_env_client.link.interrupts import Interrupts
+from plugrl_env_client.options import ClientOptions, OptionError, client_offset, options_type
+from plugrl_env_client.registration import env_config, families, import_modules
+from plugrl_env_client.reporting.logs import set_up_logs
+from plugrl_env_client.reporting.progress import make_progress
+from plugrl_env_client.reporting.records import summary_text, write_config, write_summary
+from plugrl_env_client.supervisor import supervise
+
+PROG = "plugrl-run-env-client"
+EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    Args:
+        argv: the arguments, without the program's name; None: those of this process.
+
+    Returns:
+        0 when the server ended the run, when what was asked for has been run, or after Ctrl-C; 1 after a failure, a
+        refusal (1008, 1009, HTTP 401) or too many attempts to reconnect; 2 for a mistake in the arguments.
+    """
+    try:
+        return _main(list(sys.argv[1:] if argv is None else argv))
+    except (OptionError, EnvError) as err:
+        print(f"{PROG}: {err}", file=sys.stderr)  # noqa: T201 - this is the program's output
+        return EXIT_USAGE
+
+
+def _main(args: list[str]) -> int:
+    args, modules = _take_imports(args)
+    import_modules(modules)
+    if not args or args[0] in ("-h", "--help"):
+        print(_listing())  # noqa: T201
+        return EXIT_OK if args else EXIT_USAGE
+    uid, *flags = args
+    if uid.startswith("-"):
+        raise OptionError(f"expected an env before {uid}: {PROG} <env> [flags]; {PROG} --help lists them")
+    parsed = tyro.cli(options_type(env_config(uid)), args=flags, prog=f"{PROG} {uid}")
+    env = parsed.env  # type: ignore[attr-defined]
+    # The parsed type was made for this env and cannot be pickled for child processes; its plain base can.
+    fields = {field.name: getattr(parsed, field.name) for field in dataclasses.fields(ClientOptions)}
+    options = ClientOptions(**{**fields, "modules": modules})
+    options.check()
+    return _run(uid, options, env)
+
+
+def _run(uid: str, options: ClientOptions, env: BaseEnvConfig) -> int:
+    seed = secrets.randbelow(2**31) if options.runner.seed is None else options.runner.seed
+    offset = client_offset()
+    set_up_logs(options.log_level, quiet=options.quiet)
+    if options.folder is not None:
+        write_config(options.folder, uid, options, env, seed=seed, offset=offset)
+    progress = make_progress(quiet=options.quiet)
+    try:
+        with Interrupts().handling() as interrupts:
+            if options.num_procs == 1:
+                (share,) = shares(options)
+                finished = run_client(
+                    uid,
+                    options,
+                    env,
+                    share,
+                    seed=seed,
+                    offset=offset,
+                    interrupts=interrupts,
+                    show=progress.show,
+                    interval=progress.interval,
+                )
+            else:
+                finished = supervise(
+                    uid,
+                    options,
+                    env,
+                    seed=seed,
+                    offset=offset,
+                    interrupts=interrupts,
+                    show=progress.show,
+                    interval=progress.interval,
+                )
+    finally:
+        progress.close()
+    return _conclude(options, finished)
+
+
+def _conclude(options: ClientOptions, finished: Finished) -> int:
+    """Say how it ended, on the screen and in the run's folder."""
+    code = EXIT_OK if finished.error is None else EXIT_FAILED
+    outcome = finished.outcome.value if finished.error is None else f"failed ({finished.error})"
+    if not options.quiet:
+        print(summary_text(finished.outcome.value, finished.snapshot))  # noqa: T201
+    if finished.error is not None:
+        print(f"{PROG}: {finished.error}", file=sys.stderr)  # noqa: T201
+    if options.folder is not None:
+        write_summary(options.folder, outcome, code, finished.snapshot)
+    return code
+
+
+def _take_imports(args: list[str]) -> tuple[list[str], tuple[str, ...]]:
+    """Split `--import MODULE` off: those modules say which envs there are, so they come before everything else."""
+    rest: list[str] = []
+    modules: list[str] = []
+    remaining = iter(args)
+    for arg in remaining:
+        if arg == "--import":
+            module = next(remaining, None)
+            if module is None:
+                raise OptionError("--import: expected a module")
+            modules.append(module)
+        elif arg.startswith("--import="):
+            modules.append(arg.removeprefix("--import="))
+        else:
+            rest.append(arg)
+    return rest, tuple(modules)
+
+
+def _listing() -> str:
+    lines = [f"usage: {PROG} <env> [flags]", "", "Runs environments against a PlugRL training server.", "", "envs:"]
+    listed = families()
+    width = max(len(family.uid) for family in listed)
+    for family in listed:
+        missing = "" if family.installed else f"  [not installed: {family.install_command}]"
+        lines.append(f"  {family.uid:<{width}}  {family.summary}{missing}")
+    lines += ["", f"`{PROG} <env> --help` lists the flags of one. --import MODULE adds envs of your own."]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

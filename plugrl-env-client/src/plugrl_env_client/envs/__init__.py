@@ -1,0 +1,1 @@
+"""Environment families, and the contract that every one of them keeps (`base_env`)."""

@@ -1,0 +1,1 @@
+"""Gymnasium environments, single and vectorised, as `BaseEnv`."""

@@ -1,0 +1,75 @@
+"""What of an env's info goes on the wire: success, and the entries that `--env.info-keys` names (field lesson 18)."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+_logger = logging.getLogger(__name__)
+_SENDABLE = "biufU"
+_SUCCESS = ("success", "is_success")
+
+
+class InfoReader:
+    """Collects info values of n envs into arrays.
+
+    An entry that an env leaves out is sent as zero (an empty string for text). An entry whose values are not numbers,
+    booleans or strings, or do not have one shape, is dropped with one warning.
+
+    Args:
+        keys: entries to send.
+    """
+
+    def __init__(self, keys: Sequence[str] = ()) -> None:
+        self._keys = tuple(keys)
+        self._warned: set[str] = set()
+
+    def read(self, infos: Sequence[Mapping[str, Any]], any_done: bool) -> dict[str, np.ndarray]:
+        """What to tell of n envs' infos.
+
+        Args:
+            infos: each env's own info.
+            any_done: whether an episode ended: only then success is looked for.
+
+        Returns:
+            The wanted entries, each [n, ...], and `success` bool[n] where an info speaks of it.
+        """
+        found = {key: rows for key in self._keys if (rows := self._rows(key, infos)) is not None}
+        if any_done:
+            for key in _SUCCESS:
+                if any(key in info for info in infos):
+                    found["success"] = np.array([bool(np.all(info.get(key, False))) for info in infos])
+                    break
+        return found
+
+    def _rows(self, key: str, infos: Sequence[Mapping[str, Any]]) -> np.ndarray | None:
+        present = [info[key] for info in infos if key in info]
+        if not present:
+            return None
+        blank = _as_array(present[0])
+        if blank is None:
+            self._drop(key, f"cannot send a {type(present[0]).__name__}")
+            return None
+        text = blank.dtype.kind == "U"
+        rows = [_as_array(info[key]) if key in info else np.zeros_like(blank) for info in infos]
+        if any(row is None or row.shape != blank.shape or (row.dtype.kind == "U") != text for row in rows):
+            self._drop(key, "the envs' values differ in shape or kind")
+            return None
+        return np.stack([row for row in rows if row is not None])
+
+    def _drop(self, key: str, reason: str) -> None:
+        if key not in self._warned:
+            self._warned.add(key)
+            _logger.warning("info entry %r is not sent: %s", key, reason)
+
+
+def _as_array(value: Any) -> np.ndarray | None:
+    if not isinstance(value, (bool, int, float, str, np.ndarray, np.generic, list, tuple)):
+        return None
+    try:
+        array = np.asarray(value)
+    except ValueError:  # a ragged list
+        return None
+    sendable = array.dtype.kind in _SENDABLE and (array.dtype.kind == "U" or array.dtype.itemsize <= 8)
+    return array if sendable else None

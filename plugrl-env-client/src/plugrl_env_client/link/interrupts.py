@@ -1,0 +1,71 @@
+"""How Ctrl-C and SIGTERM end a blocking client: at once while it waits, at the next step while it works."""
+
+import contextlib
+import signal
+import types
+from collections.abc import Iterator
+
+
+class Interrupted(Exception):  # noqa: N818 - the user's wish, not an error
+    """The user asked the client to end while it was waiting."""
+
+
+class Interrupts:
+    """Remembers that the user asked the client to end.
+
+    A signal that arrives inside `waiting()` raises `Interrupted` there; one that arrives elsewhere, for example in an
+    env's step or half way through a frame, only sets `requested`, which the rollout looks at between steps. A second
+    SIGINT or SIGTERM ends the process at once.
+
+    Attributes:
+        requested: whether the client should end.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._waiting = False
+
+    @contextlib.contextmanager
+    def handling(self, *signals: signal.Signals) -> Iterator["Interrupts"]:
+        """Take signals over for the duration (SIGINT and SIGTERM unless others are named); main thread only."""
+        taken = signals or (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.signal(number, self._handle) for number in taken}
+        try:
+            yield self
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def waiting(self) -> "_Waiting":
+        """A context in which the client does nothing but wait.
+
+        Raises:
+            Interrupted: a signal arrived before or during the wait.
+        """
+        return _Waiting(self)
+
+    def _handle(self, number: int, frame: types.FrameType | None) -> None:
+        del frame
+        if self.requested:
+            raise SystemExit(128 + number)
+        self.requested = True
+        if self._waiting:
+            raise Interrupted
+
+
+class _Waiting:
+    """A plain class: a generator's context manager would cost a microsecond around each receive."""
+
+    __slots__ = ("_interrupts",)
+
+    def __init__(self, interrupts: Interrupts) -> None:
+        self._interrupts = interrupts
+
+    def __enter__(self) -> None:
+        self._interrupts._waiting = True
+        if self._interrupts.requested:
+            self._interrupts._waiting = False
+            raise Interrupted
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._interrupts._waiting = False

@@ -1,0 +1,287 @@
+"""A blocking WebSocket client on one socket: `websockets`' sans-I/O core under a thin shell (SPEC 1).
+
+The library's own blocking client runs a receiver thread per connection, which costs more than everything else in an
+exchange. Here a receive is one system call, and so is a send: a whole frame leaves in one piece.
+
+Keepalive: pings are answered whenever this client reads, which it does while it waits for actions and, about once a
+second, between env steps (`poll`). While one env step blocks, nothing is read and nothing answered.
+"""
+
+import enum
+import socket
+import ssl
+import time
+from collections import deque
+
+from plugrl_protocol.closing import TOO_BIG, Close
+from websockets.client import ClientProtocol
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Response
+from websockets.protocol import State
+
+from plugrl_env_client.link.interrupts import Interrupts
+
+ANSWER_SECONDS = 5.0  # how long we wait for the answer to our close frame
+LINGER_SECONDS = 2.0  # how long a server surely reads on after its own close frame
+STALL_SECONDS = 60.0  # a send that makes no progress for this long has lost its peer
+BROKEN = Close(1006)
+
+_BUFFER_BYTES = 1 << 18
+_PATIENCE = 1.0  # how long one receive blocks before a caller may look at its deadlines
+_BLOCKED = 0.001  # a receive that took longer found nothing at first
+
+
+class Closed(Exception):  # noqa: N818 - how every connection ends, not always an error
+    """The connection is over.
+
+    Attributes:
+        close: the peer's close frame, or how this side gave up; 1006 where the connection broke without one.
+        clean: whether the closing handshake was completed, so that everything sent before it has been read.
+    """
+
+    def __init__(self, close: Close, detail: str = "", *, clean: bool = False) -> None:
+        super().__init__(detail or str(close))
+        self.close = close
+        self.clean = clean
+
+
+class Event(enum.Enum):
+    """What `receive` returns besides binary messages."""
+
+    TEXT = "a text message"
+    PONG = "an answer to a ping"
+    NOTHING = "nothing arrived in time"
+
+
+class Transport:
+    """One open socket with a WebSocket on it.
+
+    Args:
+        sock: a connected socket, over TLS or not.
+        protocol: the sans-I/O core; its handshake may still be to come.
+        interrupts: what may end a wait.
+    """
+
+    def __init__(self, sock: socket.socket, protocol: ClientProtocol, interrupts: Interrupts) -> None:
+        self._sock = sock
+        self._protocol = protocol
+        self._interrupts = interrupts
+        self._buffer = memoryview(bytearray(_BUFFER_BYTES))
+        self._events: deque[Frame | Response] = deque()
+        self._parts: list[bytes] = []
+        self._timeout: float | None = None
+        self._empty_at = time.monotonic()  # when the receive queue was last known to be empty
+        self._settle(_PATIENCE)
+
+    def send(self, message: bytes) -> None:
+        """Send one binary message.
+
+        Raises:
+            Closed: the connection is over; the message has been lost, or nobody knows.
+        """
+        self._protocol.send_binary(message)
+        self._flush()
+
+    def ping(self) -> None:
+        """Send a ping."""
+        self._protocol.send_ping(b"")
+        self._flush()
+
+    def flush(self) -> None:
+        """Send what the core has to say."""
+        self._flush()
+
+    def receive(self, patience: float = _PATIENCE) -> bytes | bytearray | Response | Event:
+        """Wait for the next message.
+
+        Args:
+            patience: seconds after which NOTHING is returned.
+
+        Raises:
+            Closed: the connection is over.
+            Interrupted: the user wants the client to end.
+        """
+        while True:
+            while self._events:
+                message = self._take(self._events.popleft())
+                if message is not None:
+                    return message
+            self._check_failure()
+            if not self._fill(patience):
+                return Event.NOTHING
+
+    def poll(self) -> None:
+        """Take in what has arrived, without waiting: answers pings and notices a close.
+
+        Raises:
+            Closed: the connection is over.
+        """
+        self._settle(0.0)
+        try:
+            self._feed(self._receive())
+        except TimeoutError:
+            self._empty_at = time.monotonic()
+            return
+        if any(isinstance(event, Frame) and event.opcode is Opcode.CLOSE for event in self._events):
+            self._closed_by_peer()
+        self._check_failure()
+
+    def close(self, close: Close) -> bool:
+        """Close the connection with a frame of our own and wait for the peer's, at most ANSWER_SECONDS.
+
+        Returns:
+            Whether the closing handshake was completed.
+        """
+        try:
+            if self._protocol.state is State.OPEN:
+                self._protocol.send_close(close.code, close.reason)
+                self._flush()
+            clean = self._drain(time.monotonic() + ANSWER_SECONDS)
+        except Closed:
+            clean = False
+        self.drop()
+        return clean and self._protocol.close_rcvd is not None
+
+    def drop(self) -> None:
+        """Close the socket, whatever state the connection is in."""
+        self._sock.close()
+
+    def _take(self, event: Frame | Response) -> bytes | bytearray | Response | Event | None:
+        """One event of the core as a message; None while it is only a part of one."""
+        if isinstance(event, Response):
+            return event
+        if event.opcode is Opcode.BINARY and event.fin:
+            return _whole(event.data)
+        if event.opcode is Opcode.CLOSE:
+            self._closed_by_peer()
+        if event.opcode is Opcode.PONG:
+            return Event.PONG
+        if event.opcode is Opcode.TEXT:
+            return Event.TEXT
+        if event.opcode in (Opcode.BINARY, Opcode.CONT):
+            self._parts.append(bytes(event.data))
+            if event.fin:
+                message, self._parts = b"".join(self._parts), []
+                return message
+        return None
+
+    def _fill(self, patience: float) -> bool:
+        """Read once, blocking for `patience` seconds; False when nothing came."""
+        self._settle(patience)
+        began = time.monotonic()
+        try:
+            with self._interrupts.waiting():
+                count = self._receive()
+        except TimeoutError:
+            self._empty_at = time.monotonic()
+            return False
+        now = time.monotonic()
+        if now - began > _BLOCKED:
+            self._empty_at = now
+        self._feed(count)
+        return True
+
+    def _receive(self) -> int:
+        try:
+            return self._sock.recv_into(self._buffer)
+        except (BlockingIOError, TimeoutError, ssl.SSLWantReadError):
+            raise TimeoutError from None
+        except OSError as err:
+            self.drop()
+            raise Closed(BROKEN, f"connection lost: {err.strerror or err}") from err
+
+    def _feed(self, count: int) -> None:
+        """Give the core what was read; nothing read is the end of the stream."""
+        if count:
+            self._protocol.receive_data(bytes(self._buffer[:count]))
+        else:
+            self._protocol.receive_eof()
+        for event in self._protocol.events_received():
+            if isinstance(event, (Frame, Response)):  # a client is never sent a request
+                self._events.append(event)
+        if self._protocol.state is State.OPEN:
+            self._flush()  # pongs
+
+    def _flush(self) -> None:
+        for data in self._protocol.data_to_send():
+            try:
+                if data:
+                    self._send_all(data)
+                else:
+                    self._sock.shutdown(socket.SHUT_WR)
+            except OSError as err:
+                self._broken(err)
+
+    def _send_all(self, data: bytes) -> None:
+        sent = self._sock.send(data)
+        if sent == len(data):
+            return
+        rest = memoryview(data)[sent:]
+        stalled = time.monotonic() + STALL_SECONDS
+        while rest:
+            try:
+                rest = rest[self._sock.send(rest) :]
+                stalled = time.monotonic() + STALL_SECONDS
+            except TimeoutError:
+                if time.monotonic() > stalled:
+                    raise
+
+    def _broken(self, err: OSError) -> None:
+        """A send failed: the peer may have said why before it went."""
+        self._drain(time.monotonic())
+        self.drop()
+        said = self._protocol.close_rcvd
+        raise Closed(Close(said.code, said.reason) if said else BROKEN, "" if said else f"connection lost: {err}")
+
+    def _closed_by_peer(self) -> None:
+        said = self._protocol.close_rcvd
+        close = Close(said.code, said.reason) if said is not None else BROKEN
+        # A close frame that may have lain here for long: the peer may have stopped reading before our last send.
+        late = time.monotonic() - self._empty_at > LINGER_SECONDS
+        try:
+            self._flush()  # the core's own echo of the close frame
+            clean = self._drain(time.monotonic() + ANSWER_SECONDS) and not late
+        except Closed:
+            clean = False
+        self.drop()
+        raise Closed(close, clean=clean)
+
+    def _drain(self, until: float) -> bool:
+        """Read to the end of the stream, at most until then; whether it ended in order."""
+        while True:
+            self._settle(max(until - time.monotonic(), 0.001))
+            try:
+                count = self._sock.recv_into(self._buffer)
+            except OSError:
+                return False
+            if not count:
+                self._protocol.receive_eof()
+                return True
+            self._protocol.receive_data(bytes(self._buffer[:count]))
+
+    def _check_failure(self) -> None:
+        """Whether the core has given the connection up: a broken stream, or a frame over the size cap."""
+        failed = self._protocol.handshake_exc
+        if failed is not None:
+            self.drop()
+            raise Closed(BROKEN, f"the answer is not a WebSocket's: {failed}")
+        error = self._protocol.parser_exc
+        if error is None and self._protocol.state is not State.CLOSED:
+            return
+        sent = self._protocol.close_sent
+        if sent is not None:
+            self._flush()
+        self.drop()
+        if sent is not None and sent.code == TOO_BIG.code:
+            raise Closed(TOO_BIG, f"the server sent a frame over the size cap: {error}")
+        raise Closed(Close(sent.code, sent.reason) if sent else BROKEN, f"connection lost: {error or 'closed'}")
+
+    def _settle(self, timeout: float) -> None:
+        """Set the socket's timeout, which costs a system call, only where it changes."""
+        if timeout != self._timeout:
+            self._timeout = timeout
+            self._sock.settimeout(timeout)
+
+
+def _whole(data: bytes | bytearray | memoryview) -> bytes | bytearray:
+    return bytes(data) if isinstance(data, memoryview) else data

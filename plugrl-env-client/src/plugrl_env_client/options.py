@@ -1,0 +1,191 @@
+"""The flags of `plugrl-run-env-client`, their defaults and their checks."""
+
+import dataclasses
+import math
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from plugrl_env_client.envs.base_env import BaseEnvConfig
+from plugrl_env_client.link.address import Address, AddressError, parse_address
+
+HOST_VARIABLE = "PLUGRL_SERVER_HOST"
+PORT_VARIABLE = "PLUGRL_SERVER_PORT"
+KEY_VARIABLE = "PLUGRL_API_KEY"
+OFFSET_VARIABLE = "PLUGRL_CLIENT_OFFSET"
+RUNS_FOLDER = "plugrl-client"
+MAX_ENVS = 65_536  # SPEC 4.4: env indices are 0..65,535
+
+
+class OptionError(ValueError):
+    """A flag or an environment variable that cannot be used: the text names it and says what was expected."""
+
+
+def _default_host() -> str:
+    return os.environ.get(HOST_VARIABLE) or "127.0.0.1"
+
+
+def _default_port() -> int:
+    return _whole(PORT_VARIABLE, os.environ.get(PORT_VARIABLE) or "8000")
+
+
+@dataclasses.dataclass
+class RunnerOptions:
+    """How episodes are run."""
+
+    replan_steps: int | None = None
+    """Steps of each action chunk to run before asking for the next one. None: all of them."""
+
+    max_episode_steps: int | None = None
+    """Truncate episodes at this length, where the env itself does not end them earlier."""
+
+    seed: int | None = None
+    """Env i is seeded with seed + i, over all processes. None: drawn, shown and recorded."""
+
+
+@dataclasses.dataclass
+class ClientOptions:
+    """Runs environments against a training server."""
+
+    server_host: str = dataclasses.field(default_factory=_default_host)
+    """Host name, IP address, or ws:// or wss:// URL. Default: PLUGRL_SERVER_HOST, or 127.0.0.1."""
+
+    server_port: int = dataclasses.field(default_factory=_default_port)
+    """Default: PLUGRL_SERVER_PORT, or 8000."""
+
+    num_envs: int = 1
+    """Environments, over all processes."""
+
+    num_episodes: int | None = None
+    """End after so many finished episodes. None: run until the server stops."""
+
+    num_steps: int | None = None
+    """End after so many env steps. None: run until the server stops."""
+
+    num_procs: int = 1
+    """Processes to share the environments among."""
+
+    exp_name: str | None = None
+    """Keep config.json, summary.json and logs in ./plugrl-client/EXP_NAME."""
+
+    reuse_feedback_obs: bool = True
+    """Send an observation once where the server offers reuse-feedback-obs; without the offer this changes nothing."""
+
+    reconnect_on_server_stop: bool = False
+    """When the server ends its run, wait for the next one instead of ending too."""
+
+    connect_timeout: float = 30.0
+    """Seconds for connecting, upgrading and receiving the metadata, together."""
+
+    action_timeout: float | None = None
+    """Seconds to wait for actions before reconnecting. None: as long as the server answers pings."""
+
+    max_reconnects: int = 20
+    """Attempts to reconnect, counted anew after every completed exchange."""
+
+    max_frame_mib: int = 256
+    """Largest frame to send or accept, in MiB."""
+
+    api_key: str | None = None
+    """Sent as `Authorization: Api-Key KEY`. Default: PLUGRL_API_KEY."""
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """What is logged to standard error."""
+
+    quiet: bool = False
+    """Print nothing but errors."""
+
+    modules: Annotated[tuple[str, ...], tyro.conf.arg(name="import", metavar="MODULE"), tyro.conf.UseAppendAction] = ()
+    """Import a module first, which registers an env. May be given several times."""
+
+    runner: RunnerOptions = dataclasses.field(default_factory=RunnerOptions)
+
+    @property
+    def address(self) -> Address:
+        """Where the server is.
+
+        Raises:
+            OptionError: not an address.
+        """
+        try:
+            return parse_address(self.server_host, self.server_port)
+        except AddressError as err:
+            raise OptionError(str(err)) from None
+
+    @property
+    def folder(self) -> Path | None:
+        """Where this run keeps its files; None without --exp-name."""
+        return None if self.exp_name is None else Path(RUNS_FOLDER) / self.exp_name
+
+    def check(self) -> None:
+        """Refuse what cannot work.
+
+        Raises:
+            OptionError: names the flag.
+        """
+        self.address  # noqa: B018 - a property that checks
+        _at_least("--num-envs", self.num_envs, 1, most=MAX_ENVS)
+        _at_least("--num-procs", self.num_procs, 1)
+        _at_least("--max-reconnects", self.max_reconnects, 0)
+        _at_least("--max-frame-mib", self.max_frame_mib, 1)
+        _at_least("--runner.replan-steps", self.runner.replan_steps, 1)
+        _at_least("--runner.max-episode-steps", self.runner.max_episode_steps, 1)
+        _at_least("--runner.seed", self.runner.seed, 0)
+        _seconds("--connect-timeout", self.connect_timeout)
+        _seconds("--action-timeout", self.action_timeout)
+        if self.num_procs > self.num_envs:
+            raise OptionError(f"--num-procs {self.num_procs}: more than --num-envs {self.num_envs}")
+        for flag, value in (("--num-episodes", self.num_episodes), ("--num-steps", self.num_steps)):
+            _at_least(flag, value, self.num_procs)
+        if self.exp_name is not None and (
+            self.exp_name in ("", ".", "..") or any(char in self.exp_name for char in "/\\\0")
+        ):
+            raise OptionError(f"--exp-name {self.exp_name!r}: expected a plain folder name")
+
+
+def options_type(env_config: type[BaseEnvConfig]) -> type[ClientOptions]:
+    """`ClientOptions` with the flags of one env family under `--env.*`."""
+    required = any(
+        field.init and field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        for field in dataclasses.fields(env_config)
+    )
+    env: Any = dataclasses.field(kw_only=True) if required else dataclasses.field(default_factory=env_config)
+    made = dataclasses.make_dataclass("ClientOptions", [("env", env_config, env)], bases=(ClientOptions,))
+    made.__doc__ = ClientOptions.__doc__
+    return made
+
+
+def resolved_api_key(options: ClientOptions) -> str | None:
+    """The key to send: the flag's, else the environment's, else none."""
+    return options.api_key or os.environ.get(KEY_VARIABLE) or None
+
+
+def client_offset() -> int:
+    """What PLUGRL_CLIENT_OFFSET adds to this client's number and seeds; 0 when it is not set.
+
+    Raises:
+        OptionError: it is not a whole number.
+    """
+    return _whole(OFFSET_VARIABLE, os.environ.get(OFFSET_VARIABLE) or "0")
+
+
+def _whole(variable: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise OptionError(f"{variable}={text!r} in the environment: expected a whole number") from None
+
+
+def _at_least(flag: str, value: int | None, least: int, most: int | None = None) -> None:
+    if value is None:
+        return
+    if value < least or (most is not None and value > most):
+        upper = "" if most is None else f" and at most {most}"
+        raise OptionError(f"{flag} {value}: expected at least {least}{upper}")
+
+
+def _seconds(flag: str, value: float | None) -> None:
+    if value is not None and not (math.isfinite(value) and value > 0):
+        raise OptionError(f"{flag} {value:g}: expected a positive, finite number of seconds")

@@ -1,0 +1,211 @@
+"""Names of environment families: the built-in ones, listed without importing them, and those that users add.
+
+A user registers a family by the two decorators below, in a module that is imported before the name is looked up: by
+`--import my_pkg.my_env`, by an entry point of the group `plugrl.envs` (named after the UID), or by an import before
+`main()`.
+"""
+
+import dataclasses
+import difflib
+import importlib
+import importlib.metadata
+import importlib.util
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from plugrl_env_client.envs.base_env import BaseEnv, BaseEnvConfig, EnvError
+
+ENTRY_POINT_GROUP = "plugrl.envs"
+
+_logger = logging.getLogger(__name__)
+_Factory = TypeVar("_Factory", bound=Callable[..., BaseEnv])
+_Config = TypeVar("_Config", bound=type[BaseEnvConfig])
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """A family as it is listed, without importing it.
+
+    Attributes:
+        uid: its name on the command line.
+        summary: one line.
+        extra: the extra of this package that it needs, or None.
+        needs: the module which that extra brings.
+        module: where a built-in family lives; None for one that was registered or announced by an entry point.
+    """
+
+    uid: str
+    summary: str
+    extra: str | None = None
+    needs: str | None = None
+    module: str | None = None
+
+    @property
+    def installed(self) -> bool:
+        """Whether everything that the family needs can be imported."""
+        return self.needs is None or importlib.util.find_spec(self.needs) is not None
+
+    @property
+    def install_command(self) -> str:
+        """How to install the missing extra."""
+        return f"pip install 'plugrl-env-client[{self.extra}]'"
+
+
+_HOME = "plugrl_env_client.envs."
+BUILT_IN = {
+    family.uid: family
+    for family in (
+        Family("classic-v1", "classic control and toy text: CartPole, Pendulum, FrozenLake, ...", module="classic_v1"),
+        Family("mujoco-v1", "MuJoCo: HalfCheetah, Hopper, Ant, ...", "mujoco", "mujoco", "mujoco_v1"),
+        Family("gym-v1", "any id registered with Gymnasium (--env.id)", module="gym_v1"),
+        Family("dummy-v1", "does nothing, in episodes of 100 steps", module="dummy_v1"),
+        Family("probe-v1", "the conformance probe of SPEC 8.1", module="probe_v1"),
+    )
+}
+
+_factories: dict[str, Callable[..., BaseEnv]] = {}
+_configs: dict[str, type[BaseEnvConfig]] = {}
+
+
+def register_env(uid: str, *, override: bool = False) -> Callable[[_Factory], _Factory]:
+    """Register a `BaseEnv` class, or a function that returns one, under a UID.
+
+    It is called as `factory(config, num_envs)`.
+
+    Args:
+        uid: the name on the command line. That of a built-in family replaces the built-in.
+        override: replace what other code has registered under this UID.
+
+    Raises:
+        KeyError: the UID is taken by other code.
+    """
+
+    def keep(factory: _Factory) -> _Factory:
+        _claim(_factories, uid, factory, override)
+        return factory
+
+    return keep
+
+
+def register_env_config(uid: str, *, override: bool = False) -> Callable[[_Config], _Config]:
+    """Register the dataclass that holds a family's flags (`--env.*`).
+
+    Args:
+        uid: the name on the command line.
+        override: replace what other code has registered under this UID.
+
+    Raises:
+        KeyError: the UID is taken by other code.
+    """
+
+    def keep(config: _Config) -> _Config:
+        _claim(_configs, uid, config, override)
+        return config
+
+    return keep
+
+
+def families() -> list[Family]:
+    """Every family that can be named: built-in, registered, or announced by an entry point. Imports none of them."""
+    listed = dict(BUILT_IN)
+    for name in _entry_points():
+        listed.setdefault(name, Family(name, f"from the entry point {_entry_points()[name].value}"))
+    for uid, factory in _factories.items():
+        if uid not in BUILT_IN or not _is_built_in(factory):
+            summary = (factory.__doc__ or "").strip().partition("\n")[0]
+            listed[uid] = Family(uid, summary or f"from {factory.__module__}")
+    return list(listed.values())
+
+
+def env_config(uid: str) -> type[BaseEnvConfig]:
+    """The class that holds the flags of a family.
+
+    Raises:
+        EnvError: no such family, or it has not registered everything; the text helps.
+    """
+    _load(uid)
+    if uid in _configs:
+        return _configs[uid]
+    if uid in _factories:
+        raise EnvError(f"the env {uid} is registered without its configuration: decorate it with register_env_config")
+    raise EnvError(_no_such(uid))
+
+
+def make_env(uid: str, config: BaseEnvConfig, num_envs: int) -> BaseEnv:
+    """Build n environments of a family.
+
+    Raises:
+        EnvError: the family is unknown, needs an extra, or refuses its configuration.
+    """
+    _load(uid)
+    family = BUILT_IN.get(uid)
+    if family is not None and not family.installed and _is_built_in(_factories.get(uid)):
+        raise EnvError(f"{uid} needs the extra {family.extra}: {family.install_command}")
+    if uid not in _factories:
+        if uid in _configs:
+            raise EnvError(f"only the configuration of {uid} is registered: import the module that registers the env")
+        raise EnvError(_no_such(uid))
+    return _factories[uid](config, num_envs)
+
+
+def import_modules(names: tuple[str, ...]) -> None:
+    """Import the modules of `--import`, which register what they hold.
+
+    Raises:
+        EnvError: a module that cannot be imported.
+    """
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ImportError as err:
+            raise EnvError(f"--import {name}: {err}") from err
+
+
+def _claim(table: dict[str, Any], uid: str, what: Any, override: bool) -> None:
+    if _is_built_in(what):
+        table.setdefault(uid, what)  # a user's family keeps the name when ours is imported after it
+        return
+    holder = table.get(uid)
+    if holder is not None and not _is_built_in(holder) and not override:
+        raise KeyError(f"{uid} is already registered by {holder.__module__}; pass override=True to replace it")
+    table[uid] = what
+    if uid in BUILT_IN and table is _factories:
+        _logger.info("%s is now the one of %s, not the built-in", uid, what.__module__)
+
+
+def _is_built_in(what: Any) -> bool:
+    return what is not None and str(what.__module__).startswith(_HOME)
+
+
+def _load(uid: str) -> None:
+    """Import what registers `uid`, unless other code has already done so."""
+    if uid in _factories and uid in _configs:
+        return
+    if uid in BUILT_IN:
+        importlib.import_module(_HOME + str(BUILT_IN[uid].module))
+    elif uid in _entry_points():
+        _load_entry_point(uid)
+
+
+def _load_entry_point(name: str) -> None:
+    try:
+        _entry_points()[name].load()
+    except Exception as err:
+        raise EnvError(f"the entry point {name} ({_entry_points()[name].value}) cannot be loaded: {err}") from err
+
+
+def _entry_points() -> dict[str, importlib.metadata.EntryPoint]:
+    return {point.name: point for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def _no_such(uid: str) -> str:
+    names = [family.uid for family in families()]
+    loose = {_loosely(name): name for name in names}
+    near = difflib.get_close_matches(_loosely(uid), list(loose), n=1, cutoff=0.5)
+    advice = f"did you mean {loose[near[0]]}? " if near else ""
+    return f"there is no env {uid}: {advice}known: {', '.join(names)}"
+
+
+def _loosely(name: str) -> str:
+    return name.lower().replace("_", "-").removesuffix("-v1")

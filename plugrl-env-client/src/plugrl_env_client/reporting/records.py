@@ -1,0 +1,58 @@
+"""What a run leaves behind: the summary on the screen, and config.json and summary.json in its folder."""
+
+import dataclasses
+import importlib.metadata
+import json
+import platform
+from pathlib import Path
+from typing import Any
+
+from plugrl_env_client.envs.base_env import BaseEnvConfig
+from plugrl_env_client.options import ClientOptions
+from plugrl_env_client.reporting.tally import Snapshot
+
+_PACKAGES = ("plugrl-env-client", "plugrl-protocol", "gymnasium", "mujoco", "numpy", "websockets")
+
+
+def summary_text(outcome: str, snapshot: Snapshot) -> str:
+    """What is printed at the end."""
+    rate = snapshot.steps / snapshot.seconds if snapshot.seconds > 0 else 0.0
+    returns = "" if snapshot.mean_return is None else f", mean return {snapshot.mean_return:.2f}"
+    connections = len(snapshot.connections)
+    return (
+        f"{outcome}: {snapshot.steps:,} env steps in {snapshot.seconds:.1f} s ({rate:,.0f} steps/s, "
+        f"{snapshot.wait_share:.0%} waiting), {snapshot.episodes:,} episodes{returns}\n"
+        f"feedback: {snapshot.feedback_rows:,} rows sent over {connections} "
+        f"connection{'' if connections == 1 else 's'}, {snapshot.unconfirmed_rows:,} unconfirmed"
+    )
+
+
+def write_config(
+    folder: Path, uid: str, options: ClientOptions, env_config: BaseEnvConfig, *, seed: int, offset: int
+) -> None:
+    """Write config.json: the full configuration, versions and seed. The API key is left out."""
+    flags = dataclasses.asdict(options)
+    flags["api_key"] = None if flags["api_key"] is None else "(given)"
+    flags["env"] = dataclasses.asdict(env_config)
+    content = {"env": uid, "seed": seed, "client_offset": offset, "options": flags, "versions": _versions()}
+    _write_json(folder / "config.json", content)
+
+
+def write_summary(folder: Path, outcome: str, exit_code: int, snapshot: Snapshot) -> None:
+    """Write summary.json: how the run ended, and its counts."""
+    _write_json(folder / "summary.json", {"outcome": outcome, "exit_code": exit_code, **snapshot.as_json()})
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=2, default=str) + "\n", encoding="utf-8")
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,148 @@
+"""What a client counts while it runs, and what remains of it at the end."""
+
+import dataclasses
+import time
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+RECENT_EPISODES = 100
+
+
+@dataclasses.dataclass
+class ConnectionRecord:
+    """The accounting of one connection.
+
+    Attributes:
+        feedback_rows: rows of feedback sent.
+        unconfirmed_rows: how many of them (of the last message) the server may not have read.
+        exchanges: completed ones.
+        ended: how it ended.
+    """
+
+    feedback_rows: int
+    unconfirmed_rows: int
+    exchanges: int
+    ended: str
+
+
+class Tally:
+    """Running counts of one client process.
+
+    Attributes:
+        steps: env steps (one env, one step).
+        episodes: finished ones.
+        return_sum: of the finished episodes' returns.
+        recent: the last returns, at most RECENT_EPISODES.
+        connections: the connections that are over.
+        started: on the clock of `time.monotonic`.
+        waited: seconds spent waiting for actions, on connections that are over.
+    """
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.episodes = 0
+        self.return_sum = 0.0
+        self.recent: deque[float] = deque(maxlen=RECENT_EPISODES)
+        self.connections: list[ConnectionRecord] = []
+        self.started = time.monotonic()
+        self.waited = 0.0
+
+    def episodes_ended(self, returns: np.ndarray) -> None:
+        """Some envs have finished an episode.
+
+        Args:
+            returns: float[k].
+        """
+        self.episodes += len(returns)
+        self.return_sum += float(returns.sum())
+        self.recent.extend(returns.tolist())
+
+    def connection_over(self, record: ConnectionRecord, waited: float) -> None:
+        """A connection has ended."""
+        self.connections.append(record)
+        self.waited += waited
+
+    def snapshot(self, *, waiting: float = 0.0) -> "Snapshot":
+        """The counts as they stand.
+
+        Args:
+            waiting: seconds waited on the connection that is still open.
+        """
+        return Snapshot(
+            seconds=time.monotonic() - self.started,
+            steps=self.steps,
+            episodes=self.episodes,
+            return_sum=self.return_sum,
+            recent=tuple(self.recent),
+            waited=self.waited + waiting,
+            connections=tuple(self.connections),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Snapshot:
+    """The counts of one process, or of several together, at one moment."""
+
+    seconds: float
+    steps: int
+    episodes: int
+    return_sum: float
+    recent: tuple[float, ...]
+    waited: float
+    connections: tuple[ConnectionRecord, ...]
+    processes: int = 1
+
+    @property
+    def mean_return(self) -> float | None:
+        """Of all finished episodes; None when there are none."""
+        return self.return_sum / self.episodes if self.episodes else None
+
+    @property
+    def recent_return(self) -> float | None:
+        """Of the last finished episodes; None when there are none."""
+        return float(np.mean(self.recent)) if self.recent else None
+
+    @property
+    def wait_share(self) -> float:
+        """The part of the time that was spent waiting for actions, 0 to 1."""
+        return min(self.waited / (self.seconds * self.processes), 1.0) if self.seconds > 0 else 0.0
+
+    @property
+    def feedback_rows(self) -> int:
+        """Rows sent on the connections that are over."""
+        return sum(record.feedback_rows for record in self.connections)
+
+    @property
+    def unconfirmed_rows(self) -> int:
+        """Rows that the server may not have read."""
+        return sum(record.unconfirmed_rows for record in self.connections)
+
+    def as_json(self) -> dict[str, Any]:
+        """For summary.json."""
+        return {
+            "seconds": round(self.seconds, 3),
+            "steps": self.steps,
+            "episodes": self.episodes,
+            "mean_return": self.mean_return,
+            "wait_share": round(self.wait_share, 4),
+            "feedback_rows": self.feedback_rows,
+            "unconfirmed_rows": self.unconfirmed_rows,
+            "connections": [dataclasses.asdict(record) for record in self.connections],
+        }
+
+
+def together(snapshots: "list[Snapshot]") -> Snapshot:
+    """The counts of several processes that ran side by side."""
+    recent = [value for snapshot in snapshots for value in snapshot.recent]
+    return Snapshot(
+        seconds=max((snapshot.seconds for snapshot in snapshots), default=0.0),
+        steps=sum(snapshot.steps for snapshot in snapshots),
+        episodes=sum(snapshot.episodes for snapshot in snapshots),
+        return_sum=sum(snapshot.return_sum for snapshot in snapshots),
+        recent=tuple(recent),
+        waited=sum(snapshot.waited for snapshot in snapshots),
+        connections=tuple(record for snapshot in snapshots for record in snapshot.connections),
+        processes=max(len(snapshots), 1),
+    )

@@ -1,0 +1,262 @@
+"""The loop of a client: environments, chunk plan and connection (SPEC 4.2).
+
+On a connection infer and feedback alternate. Between an action and the next feedback the envs are stepped until one of
+them has a chunk to report. Where an env can be reset at will, every env runs a chunk whenever envs are stepped. A
+vector env that resets rows in its next step (`BaseEnv.resets_in_step`) makes two more cases, both in `_converse`:
+nobody waits when an infer is due (step on), and somebody waits when a feedback is due that nobody owes (cut the running
+chunks).
+"""
+
+import dataclasses
+import enum
+from collections.abc import Callable
+
+import numpy as np
+from plugrl_protocol.closing import DONE, INTERNAL_ERROR, complain
+from plugrl_protocol.messages import Feedback, Infer
+from plugrl_protocol.spaces import Declaration
+
+from plugrl_env_client.chunks import ChunkPlan
+from plugrl_env_client.envs.actions import ActionError, action_rule
+from plugrl_env_client.envs.base_env import BaseEnv, EnvError, Observation, Step
+from plugrl_env_client.link.client_link import Link
+from plugrl_env_client.link.interrupts import Interrupted, Interrupts
+from plugrl_env_client.link.reconnect import Reconnector, ServerStopped
+from plugrl_env_client.link.transport import Closed
+from plugrl_env_client.reporting.tally import ConnectionRecord, Tally
+
+DECLARE_SPACES = "declare-spaces"
+
+
+class Outcome(enum.Enum):
+    """Why a rollout is over."""
+
+    SERVER_STOPPED = "the server ended the run"
+    LIMIT = "ran what was asked for"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+
+
+@dataclasses.dataclass(frozen=True)
+class RolloutOptions:
+    """What a rollout runs.
+
+    Attributes:
+        num_steps: env steps after which it ends; None: no limit.
+        num_episodes: finished episodes after which it ends; None: no limit.
+        replan_steps: steps of each chunk that are run; None: all.
+        max_episode_steps: episodes are truncated at this length; None: only by the env.
+        seed: env i is seeded with `seed + i`; None: not at all.
+        client: this client's number in the declaration (SPEC 10.2).
+    """
+
+    num_steps: int | None = None
+    num_episodes: int | None = None
+    replan_steps: int | None = None
+    max_episode_steps: int | None = None
+    seed: int | None = None
+    client: int | None = None
+
+
+class Rollout:
+    """Runs envs against a server until one of them has had enough.
+
+    Args:
+        env: the environments.
+        reconnector: where connections come from.
+        options: what to run.
+        interrupts: set when the user wants the client to end.
+        tally: counts everything; the caller reads it.
+        progress: called after every exchange with the seconds waited on the open connection.
+    """
+
+    def __init__(
+        self,
+        env: BaseEnv,
+        reconnector: Reconnector,
+        options: RolloutOptions,
+        *,
+        interrupts: Interrupts,
+        tally: Tally,
+        progress: Callable[[float], None],
+    ) -> None:
+        if options.max_episode_steps is not None and env.resets_in_step:
+            raise EnvError(f"--runner.max-episode-steps: {env.env_id} resets itself and cannot be cut short")
+        self._env = env
+        self._reconnector = reconnector
+        self._options = options
+        self._interrupts = interrupts
+        self._tally = tally
+        self._progress = progress
+        self._rule = action_rule(env.action_space, env.env_id)
+        self._plan = ChunkPlan(
+            env.num_envs,
+            replan_steps=options.replan_steps,
+            max_episode_steps=options.max_episode_steps,
+            reward_threshold=env.reward_threshold,
+        )
+        self._observation: Observation
+        self._infos: dict[str, np.ndarray] = {}
+        self._checked = False
+
+    def run(self) -> Outcome:
+        """Run to the end.
+
+        Raises:
+            GaveUp: there is no server to talk to.
+            ActionError: the server's actions do not fit the env.
+        """
+        self._observation = self._env.reset(self._options.seed)
+        try:
+            while True:
+                if self._serve(self._reconnector.connect()):
+                    return Outcome.INTERRUPTED if self._interrupts.requested else Outcome.LIMIT
+        except ServerStopped:
+            return Outcome.SERVER_STOPPED
+        except Interrupted:
+            return Outcome.INTERRUPTED
+
+    def _serve(self, link: Link) -> bool:
+        """Use one connection until it ends; True when this side has ended it because all is done."""
+        self._plan.reconnected()
+        self._restart_ended()
+        ended = "closed by this client"
+        try:
+            self._converse(link)
+            link.close(DONE)
+        except Closed as err:
+            ended = str(err)
+            lost = err
+        except Interrupted:
+            link.close(DONE)
+            raise
+        except ActionError as err:
+            ended = str(err)
+            link.close(complain(ended))
+            raise
+        except BaseException:
+            ended = "the client failed"
+            link.close(INTERNAL_ERROR)
+            raise
+        else:
+            return True
+        finally:
+            record = ConnectionRecord(link.feedback_rows, link.unconfirmed_rows, link.exchanges, ended)
+            self._tally.connection_over(record, link.waited)
+        self._reconnector.lost(lost)
+        return False
+
+    def _converse(self, link: Link) -> None:
+        plan = self._plan
+        asking = True  # an infer is due; otherwise a feedback
+        while not self._finished():
+            if asking:
+                waiting = plan.waiting()
+                if len(waiting):
+                    self._ask(link, waiting)
+                    asking = False
+                else:
+                    self._step(link)
+            elif len(owing := plan.owing()):
+                self._report(link, owing)
+                asking = True
+            elif len(plan.waiting()):
+                plan.cut()
+            else:
+                self._step(link)
+        if not asking:
+            plan.cut()  # what has been run is reported, whole chunk or not
+            if len(owing := plan.owing()):
+                self._report(link, owing)
+
+    def _finished(self) -> bool:
+        options, tally = self._options, self._tally
+        return (
+            self._interrupts.requested
+            or (options.num_steps is not None and tally.steps >= options.num_steps)
+            or (options.num_episodes is not None and tally.episodes >= options.num_episodes)
+        )
+
+    def _ask(self, link: Link, waiting: np.ndarray) -> None:
+        first = link.exchanges == 0 and DECLARE_SPACES in link.features
+        infer = Infer(
+            observation=self._rows(waiting),
+            env_indices=waiting,
+            step_ids=self._plan.step_ids(waiting),
+            spaces=self._declaration() if first else None,
+        )
+        chunk = self._rule.prepare(link.infer(infer).action)
+        try:
+            self._plan.accept(waiting, chunk)
+        except ValueError as err:
+            raise ActionError(str(err)) from None
+
+    def _report(self, link: Link, owing: np.ndarray) -> None:
+        owed = self._plan.owed(owing)
+        info: dict[str, object] = {key: rows[owing] for key, rows in self._infos.items() if key != "success"}
+        if owed.episode is not None:
+            info["episode"] = owed.episode
+        feedback = Feedback(
+            env_indices=owing,
+            step_ids=owed.step_ids,
+            observation=self._rows(owing),
+            rewards=owed.rewards,
+            terminated=owed.terminated,
+            truncated=owed.truncated,
+            info=info,
+        )
+        link.feedback(feedback)
+        self._plan.sent(owing)
+        self._reconnector.completed()
+        self._progress(link.waited)
+        if owed.episode is not None:
+            self._restart_ended()
+
+    def _step(self, link: Link) -> None:
+        link.poll()
+        resetting = self._plan.ended()
+        step = self._env.step(self._plan.next_actions())
+        if not self._checked:
+            self._check(step)
+        self._observation = step.observation
+        self._infos = dict(step.infos)
+        returns = self._plan.record(step.rewards, step.terminated, step.truncated, self._infos.get("success"))
+        self._tally.steps += self._env.num_envs - len(resetting)
+        if len(returns):
+            self._tally.episodes_ended(returns)
+        if len(resetting):
+            self._plan.restarted(resetting)
+
+    def _restart_ended(self) -> None:
+        """Begin the next episode where one has ended and was reported (or cannot be reported any more)."""
+        if self._env.resets_in_step:
+            return
+        ended = self._plan.ended()
+        if len(ended):
+            self._observation = self._env.reset_indices(ended)
+            self._plan.restarted(ended)
+
+    def _rows(self, indices: np.ndarray) -> Observation:
+        everyone = len(indices) == self._env.num_envs
+        return self._observation if everyone else self._observation.take(indices)
+
+    def _declaration(self) -> Declaration | None:
+        if self._env.action_space is None:
+            return None
+        return Declaration(
+            self._env.action_space,
+            env=self._env.env_id,
+            num_envs=self._env.num_envs,
+            max_episode_steps=self._options.max_episode_steps or self._env.max_episode_steps,
+            client=self._options.client,
+        )
+
+    def _check(self, step: Step) -> None:
+        """A family of somebody else's may return anything: say so once, by name."""
+        for name in ("rewards", "terminated", "truncated"):
+            shape = np.shape(getattr(step, name))
+            if shape != (self._env.num_envs,):
+                raise EnvError(f"{self._env.env_id} returned {name} of shape {shape}, expected ({self._env.num_envs},)")
+        if len(step.observation) != self._env.num_envs:
+            raise EnvError(f"{self._env.env_id} returned {len(step.observation)} observations")
+        self._checked = True
