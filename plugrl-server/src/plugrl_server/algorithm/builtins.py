@@ -1,0 +1,10 @@
+"""The table of built-in algorithms: names only, so that listing them imports nothing heavy."""
+
+from plugrl_server.common.registry import BuiltIn
+
+_HERE = "plugrl_server.algorithm"
+
+BUILTIN_ALGORITHMS = (
+    BuiltIn("ppo", f"{_HERE}.ppo.ppo_config", f"{_HERE}.ppo.ppo"),
+    BuiltIn("dummy", f"{_HERE}.dummy.dummy_config", f"{_HERE}.dummy.dummy"),
+)

@@ -1,0 +1,1 @@
+"""An algorithm that counts frames and learns nothing."""

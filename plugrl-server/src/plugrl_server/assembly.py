@@ -1,0 +1,295 @@
+"""From the four names of the command line to a built algorithm: names, pairs, dimensions, agreement of clients."""
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from plugrl_protocol.observation import Observation
+from plugrl_protocol.spaces import ActionSpace, BoxSpace, Declaration
+
+from plugrl_server.algorithm.registration import ALGORITHMS, list_algos, make_algo
+from plugrl_server.common.config_error import ConfigError
+from plugrl_server.common.registry import Registry
+from plugrl_server.policy.action_spaces import POLICY_FOR_KIND, action_dim
+from plugrl_server.policy.base_policy import BasePolicy
+from plugrl_server.policy.registration import POLICIES, list_policies, make_policy
+
+if TYPE_CHECKING:
+    from plugrl_server.algorithm.base_algorithm import BaseAlgorithm
+
+__all__ = [
+    "Agreement",
+    "CannotServe",
+    "ConfigError",
+    "Selection",
+    "build",
+    "check",
+    "missing",
+    "pairs_table",
+    "warm_up",
+    "with_declaration",
+]
+
+
+class CannotServe(Exception):  # noqa: N818 - a refusal of one client, not an error of the run
+    """A client cannot be served by this run; the text says why and what would work (it travels in the close, 10.2)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Selection:
+    """A policy and an algorithm, by name and with their configurations."""
+
+    policy_uid: str
+    policy_variant: str
+    policy_config: Any
+    algo_uid: str
+    algo_variant: str
+    algo_config: Any
+
+
+# Before anything starts ------------------------------------------------------------------------------------------
+
+
+def check(selection: Selection) -> None:
+    """Check names, pair and configuration, and that both classes can be imported. Imports torch.
+
+    Raises:
+        ConfigError: A name is unknown, the pair does not work, or a configuration can never learn, with advice.
+        KeyError: A configuration is registered but the class is not (`'Algorithm <uid> is not registered.'`); the
+            notes of the error name the missing import.
+    """
+    _check_name(POLICIES, selection.policy_uid, selection.policy_variant)
+    _check_name(ALGORITHMS, selection.algo_uid, selection.algo_variant)
+    _check_pair(selection)
+    for config in (selection.policy_config, selection.algo_config):
+        if hasattr(config, "check"):
+            config.check()
+    for registry, uid in ((POLICIES, selection.policy_uid), (ALGORITHMS, selection.algo_uid)):
+        try:
+            registry.get_class(uid)
+        except ImportError as error:
+            raise ConfigError(str(error)) from error
+
+
+def pairs_table() -> str:
+    """Return which algorithm takes which policies, one line per registered algorithm."""
+    known = list_policies()
+    lines = []
+    for uid, variants in list_algos().items():
+        accepted = _accepted(next(iter(variants.values())))
+        names = "any" if accepted is None else ", ".join(name for name in accepted if name in known) or "none installed"
+        lines.append(f"  {uid} <- {names}")
+    return "\n".join(lines)
+
+
+def _check_name(registry: Registry, uid: str, variant: str) -> None:
+    variants = registry.variants().get(uid)
+    kind = registry.kind.lower()
+    if variants is None:
+        raise ConfigError(f"No {kind} is called {uid}. {registry.hint(uid)}")
+    if variant not in variants:
+        raise ConfigError(f"{registry.kind} {uid} has no variant {variant}; it has {', '.join(variants)}.")
+
+
+def _check_pair(selection: Selection) -> None:
+    accepted = _accepted(selection.algo_config)
+    written_for = getattr(selection.policy_config, "algorithms", ())
+    if accepted is None or selection.policy_uid in accepted or selection.algo_uid in written_for:
+        return
+    raise ConfigError(
+        f"{selection.algo_uid} does not work with {selection.policy_uid}. Pairs that work:\n{pairs_table()}"
+    )
+
+
+def _accepted(config: Any) -> tuple[str, ...] | None:
+    accepted: tuple[str, ...] | None = getattr(config, "policies", None)
+    return accepted
+
+
+# Dimensions ------------------------------------------------------------------------------------------------------
+
+
+def missing(selection: Selection) -> tuple[str, ...]:
+    """Return the policy's fields that only a declaration (or a flag) can fill; () when it can be built now."""
+    config = selection.policy_config
+    names = ["obs_dim", "action_dim"] if hasattr(config, "action_dim") else ["obs_dim", "action_space"]
+    return tuple(name for name in names if getattr(config, name, ...) is None)
+
+
+def with_declaration(
+    selection: Selection, declaration: Declaration | None, observation: Observation | None
+) -> Selection:
+    """Return the selection with the policy's dimensions filled from a client's declaration and observation.
+
+    Raises:
+        CannotServe: This policy cannot act or see there, a flag says otherwise, or dimensions are still missing.
+    """
+    config = selection.policy_config
+    filled: dict[str, Any] = {}
+    if declaration is not None:
+        _check_kind(selection, declaration)
+        filled |= _filled_action(config, declaration.action)
+    if observation is not None:
+        filled |= _filled_observation(selection, observation)
+    result = dataclasses.replace(selection, policy_config=dataclasses.replace(config, **filled) if filled else config)
+    if still := missing(result):
+        flags = " and ".join(f"--policy.{name.replace('_', '-')}" for name in still)
+        raise CannotServe(f"this client declares no spaces; start the server with {flags}")
+    return result
+
+
+def _check_kind(selection: Selection, declaration: Declaration) -> None:
+    kind = declaration.action.kind
+    kinds = getattr(selection.policy_config, "action_kinds", None)
+    if kinds is None or kind in kinds:
+        return
+    needs = "a Box" if kinds == ("box",) else "a Discrete or MultiDiscrete"
+    raise CannotServe(
+        f"{selection.policy_uid} needs {needs} action space; {declaration.env or 'this environment'} has "
+        f"{declaration.action}: use {POLICY_FOR_KIND[kind]}"
+    )
+
+
+def _filled_action(config: Any, space: ActionSpace) -> dict[str, Any]:
+    filled: dict[str, Any] = {}
+    if hasattr(config, "action_space"):
+        filled["action_space"] = space
+    if hasattr(config, "action_dim"):
+        fixed = getattr(type(config), "action_dim", None) is None and config.action_dim is not None
+        if fixed and config.action_dim != action_dim(space):
+            raise CannotServe(f"action_dim {action_dim(space)}, this run has {config.action_dim} (--policy.action-dim)")
+        filled["action_dim"] = action_dim(space)
+    return filled
+
+
+def _filled_observation(selection: Selection, observation: Observation) -> dict[str, Any]:
+    config = selection.policy_config
+    filled: dict[str, Any] = {}
+    keys = getattr(config, "state_keys", None)
+    if hasattr(config, "state_keys"):
+        keys = _chosen_states(selection, observation)
+        filled["state_keys"] = keys
+    if hasattr(config, "obs_dim"):
+        width = sum(observation.states[key].shape[1] for key in (sorted(observation.states) if keys is None else keys))
+        if config.obs_dim is not None and config.obs_dim != width:
+            raise CannotServe(f"obs_dim {width}, this run has {config.obs_dim} (--policy.obs-dim)")
+        filled["obs_dim"] = width
+    return filled
+
+
+def _chosen_states(selection: Selection, observation: Observation) -> tuple[str, ...]:
+    """Return the states a policy reads, refusing observations it cannot see all of unless it was told to."""
+    config, uid = selection.policy_config, selection.policy_uid
+    sent = ", ".join(sorted(observation.states)) or "none"
+    if config.state_keys is not None:
+        if lacking := [key for key in config.state_keys if key not in observation.states]:
+            raise CannotServe(f"states lack {', '.join(lacking)} (--policy.state-keys); sent: {sent}")
+        return tuple(config.state_keys)
+    if not observation.states:
+        raise CannotServe(f"{uid} reads states, and this environment sends none")
+    if observation.images and not hasattr(config, "image_keys"):
+        images, flag = ", ".join(sorted(observation.images)), f"--policy.state-keys {sent.replace(',', '')}"
+        raise CannotServe(f"{uid} cannot see images ({images}); to train on the states alone: {flag}")
+    return tuple(sorted(observation.states))
+
+
+# Building --------------------------------------------------------------------------------------------------------
+
+
+def build(selection: Selection, *, seed: int) -> "BaseAlgorithm":
+    """Seed, then make the policy, make the algorithm and let it build its optimizers, in this order.
+
+    The caller loads a checkpoint next, where it resumes, and calls `warm_up` last.
+    """
+    from plugrl_server.learning.rng import seed_everything
+
+    seed_everything(seed)
+    policy = make_policy(selection.policy_uid, selection.policy_config)
+    algorithm = make_algo(selection.algo_uid, selection.algo_config, policy)
+    algorithm.init_optimizers()
+    return algorithm
+
+
+def warm_up(algorithm: "BaseAlgorithm", n: int = 1) -> None:
+    """Run one inference of n environments on zeros; the first may compile. Random generators are left as they were."""
+    from plugrl_server.learning.rng import preserved
+
+    with preserved(algorithm.policy):
+        _, runtime_state = algorithm.infer(algorithm.policy.fake_obs(n))
+        algorithm.derive_train_state(runtime_state)
+
+
+# Agreement of clients --------------------------------------------------------------------------------------------
+
+
+class Agreement:
+    """What the clients of a run agree on. What the first says holds for all; a policy that was built before hears it.
+
+    Args:
+        selection: As it was built, dimensions filled.
+        policy: The policy that was built.
+    """
+
+    def __init__(self, selection: Selection, policy: BasePolicy) -> None:
+        self.selection = selection
+        self.policy = policy
+        self.action_space: ActionSpace | None = getattr(selection.policy_config, "action_space", None)
+        self._layout: dict[str, tuple[tuple[int, ...], str]] | None = None
+
+    def admit(self, declaration: Declaration | None, observation: Observation) -> str | None:
+        """Return why a client does not fit this run (`action_dim 3, this run has 6`), None when it does."""
+        if declaration is not None and (problem := self._admit_action(declaration)) is not None:
+            return problem
+        return self._admit_observation(observation)
+
+    def _admit_action(self, declaration: Declaration) -> str | None:
+        if self.action_space is not None:
+            return _space_difference(declaration.action, self.action_space)
+        try:
+            with_declaration(self.selection, declaration, None)
+            self.policy.adopt_action_space(declaration.action)
+        except (CannotServe, ValueError) as error:
+            return str(error)
+        self.action_space = declaration.action
+        return None
+
+    def _admit_observation(self, observation: Observation) -> str | None:
+        obs = {"images": observation.images, "states": observation.states, "text": observation.text}
+        if (problem := self.policy.check_observation(obs)) is not None:
+            return problem
+        layout = self._read_layout(observation)
+        if self._layout is None:
+            self._layout = layout
+        if layout.keys() != self._layout.keys():
+            return f"observation {_names(layout)}, this run has {_names(self._layout)}"
+        for name, (shape, dtype) in layout.items():
+            if (shape, dtype) != self._layout[name]:
+                return f"{name} {dtype}{list(shape)}, this run has {self._layout[name][1]}{list(self._layout[name][0])}"
+        return None
+
+    def _read_layout(self, observation: Observation) -> dict[str, tuple[tuple[int, ...], str]]:
+        """Return shape and dtype of what the policy reads; nothing for one that names no keys and takes what comes."""
+        named: dict[str, Any] = {f"states.{key}": observation.states[key] for key in self.policy.state_keys or ()}
+        named |= {f"images.{key}": observation.images[key] for key in self.policy.image_keys or ()}
+        return {name: (array.shape[1:], array.dtype.name) for name, array in sorted(named.items())}
+
+
+def _space_difference(theirs: ActionSpace, ours: ActionSpace) -> str | None:
+    if theirs == ours:
+        return None
+    if isinstance(theirs, BoxSpace) and isinstance(ours, BoxSpace):
+        if action_dim(theirs) != action_dim(ours):
+            return f"action_dim {action_dim(theirs)}, this run has {action_dim(ours)}"
+        if theirs.shape != ours.shape:
+            return f"action shape {list(theirs.shape)}, this run has {list(ours.shape)}"
+        if theirs.dtype != ours.dtype:
+            return f"action dtype {theirs.dtype}, this run has {ours.dtype}"
+        return f"action bounds {_bounds(theirs)}, this run has {_bounds(ours)}"
+    return f"action space {theirs}, this run has {ours}"
+
+
+def _bounds(space: BoxSpace) -> str:
+    return f"{space.low.ravel().tolist()[:4]} to {space.high.ravel().tolist()[:4]}"
+
+
+def _names(layout: dict[str, Any]) -> str:
+    return ", ".join(layout) or "nothing"

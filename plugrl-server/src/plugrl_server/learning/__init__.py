@@ -1,0 +1,1 @@
+"""Mathematics and storage of learning: no sockets, no processes, no clocks."""

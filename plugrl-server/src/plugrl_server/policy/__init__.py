@@ -1,0 +1,1 @@
+"""Policies: what turns observations into action chunks. Built-ins are listed lazily in `builtins.py`."""

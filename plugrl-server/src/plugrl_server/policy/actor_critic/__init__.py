@@ -1,0 +1,1 @@
+"""What the actor-critic policies share: two tanh MLPs over normalised states."""

@@ -1,0 +1,15 @@
+"""The table of built-in policies: names only, so that listing them imports nothing heavy."""
+
+from plugrl_server.common.registry import BuiltIn
+
+_HERE = "plugrl_server.policy"
+
+BUILTIN_POLICIES = (
+    BuiltIn("gaussian-policy", f"{_HERE}.gaussian.gaussian_policy_config", f"{_HERE}.gaussian.gaussian_policy"),
+    BuiltIn(
+        "categorical-policy",
+        f"{_HERE}.categorical.categorical_policy_config",
+        f"{_HERE}.categorical.categorical_policy",
+    ),
+    BuiltIn("dummy-policy", f"{_HERE}.dummy.dummy_policy_config", f"{_HERE}.dummy.dummy_policy"),
+)

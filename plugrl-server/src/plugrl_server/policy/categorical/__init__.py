@@ -1,0 +1,1 @@
+"""Categorical actor-critic for Discrete and MultiDiscrete action spaces."""

@@ -1,0 +1,1 @@
+"""Diagonal Gaussian actor-critic for Box action spaces."""
