@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, fields
-from typing import NoReturn
+from typing import NoReturn, TypeAlias
 
 from plugrl_protocol.closing import (
     ACTION_TIMEOUT,
@@ -16,11 +16,11 @@ from plugrl_protocol.closing import (
     complain,
 )
 from plugrl_protocol.codec import decode, encode
-from plugrl_protocol.errors import LocalProtocolError, RemoteProtocolError
+from plugrl_protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from plugrl_protocol.exchange import Exchange, Role, Turn
 from plugrl_protocol.messages import Infer, Message, Metadata, message_from_wire
 
-__all__ = ["CloseNow", "Connection", "Drop", "Ping", "Role", "Timeouts", "Turn"]
+__all__ = ["DECLARE", "REUSE", "CloseNow", "Connection", "Drop", "Ping", "Role", "Timeouts", "TimerAction", "Turn"]
 
 REUSE = "reuse-feedback-obs"
 DECLARE = "declare-spaces"
@@ -34,8 +34,8 @@ class Timeouts:
         feedback: Server: from an action to its feedback, not counting the time the server learns (SPEC 7.3).
         action: Client: from an infer to its action.
         metadata: Client: from the start of connecting to the metadata.
-        ping_interval: Between pings.
-        ping_timeout: From a ping that nothing answers to giving the peer up.
+        ping_interval: From one ping to the next (SPEC 7.7).
+        ping_timeout: From a ping to giving up a peer that has not been heard of since (SPEC 7.7).
         close: From our close frame to dropping the transport.
 
     Raises:
@@ -59,6 +59,9 @@ class Timeouts:
                 raise ValueError(f"{each.name} timeout: expected a positive, finite number of seconds, got {value!r}")
 
 
+DEFAULT_TIMEOUTS = Timeouts()
+
+
 @dataclass(frozen=True)
 class Ping:
     """Send a WebSocket ping."""
@@ -69,7 +72,7 @@ class CloseNow:
     """Close the connection: a deadline has passed.
 
     Attributes:
-        close: With which code and reason.
+        close: The code and reason to close with.
         detail: Which phase took too long, for the log.
     """
 
@@ -82,30 +85,36 @@ class Drop:
     """Drop the transport: the peer did not answer our close frame in time."""
 
 
-class Connection:
-    """One end of one connection. Feed it everything that arrives before asking `tick` what is overdue.
+TimerAction: TypeAlias = Ping | CloseNow | Drop
 
-    Attributes:
+
+class Connection:
+    """One end of one connection. Feed it everything that has arrived before asking `tick` what is overdue.
+
+    Args:
         role: Which end this is.
-        max_frame: The largest frame accepted or sent, in bytes (SPEC 1.1).
+        now: The time, on any clock that does not go back; for a client, when it began to connect.
+        timeouts: How long to wait for what.
+        max_frame: The largest frame to accept or to send, in bytes (SPEC 1.1).
     """
 
     def __init__(
-        self, role: Role, *, now: float, timeouts: Timeouts = Timeouts(), max_frame: int = 256 * 2**20
+        self, role: Role, *, now: float, timeouts: Timeouts = DEFAULT_TIMEOUTS, max_frame: int = 256 * 2**20
     ) -> None:
         self.role = role
-        self.max_frame = max_frame
         self._timeouts = timeouts
+        self._max_frame = max_frame
         self._exchange = Exchange()
         self._features: frozenset[str] = frozenset()
         self._failure: RemoteProtocolError | None = None
-        self._reply_due = _after(now, timeouts.metadata) if role is Role.CLIENT else None
-        self._paused: float | None = None  # what was left of the feedback deadline
-        self._suspended = False
-        self._ping_due = _after(now, timeouts.ping_interval)
-        self._silent_since: float | None = None  # when the first ping that nothing has answered was sent
-        self._drop_due: float | None = None
         self._closing = False
+        self._reply_due = _after(now, timeouts.metadata) if role is Role.CLIENT else None
+        self._reply_left: float | None = None  # of the feedback deadline, while the server learns
+        self._learning = False
+        self._ping_due = _after(now, timeouts.ping_interval)
+        self._silence_due: float | None = None  # runs from the first ping after the peer was last heard of
+        self._drop_due: float | None = None
+        self._heard = now
 
     @property
     def turn(self) -> Turn:
@@ -132,25 +141,22 @@ class Connection:
         return env_index in self._exchange.holders
 
     def receive(self, frame: bytes | bytearray | memoryview, now: float) -> Message:
-        """Take one binary frame of the peer.
+        """Take a binary frame from the peer.
 
         Raises:
-            RemoteProtocolError: The peer broke the protocol; close with `error.close`. Every later call raises it again.
+            RemoteProtocolError: The peer broke the protocol; close with `error.close`. Later calls raise it again.
         """
         if self._failure is not None:
             raise self._failure
-        self._alive()
+        self._hear(now)
         try:
-            if len(frame) > self.max_frame:
-                raise RemoteProtocolError(
-                    "1.1 framing/size", f"frame: expected at most {self.max_frame} bytes, got {len(frame)}", TOO_BIG
-                )
+            self._check_size(len(frame), RemoteProtocolError)
             message = message_from_wire(decode(frame))
+            self._check_offered(message, RemoteProtocolError)
             self._exchange.received(self.role.peer, message)
-            self._check_features(message)
         except RemoteProtocolError as error:
             self._fail(error)
-        self._rearm(message, now)
+        self._begin_turn(message, now)
         return message
 
     def receive_text(self, now: float) -> NoReturn:
@@ -159,90 +165,83 @@ class Connection:
         Raises:
             RemoteProtocolError: Always.
         """
-        self._fail(
-            RemoteProtocolError(
-                "7.4 closing/text-frame",
-                "frame: expected binary, got text",
-                RESYNC if self.role is Role.SERVER else TEXT_FRAME,
-            )
-        )
+        self._hear(now)
+        close = RESYNC if self.role is Role.SERVER else TEXT_FRAME
+        self._fail(RemoteProtocolError("7.4 closing/text-frame", "frame: expected binary, got text", close))
 
     def send(self, message: Message, now: float) -> bytes:
         """The frame for `message`.
 
         Raises:
-            LocalProtocolError: It must not be sent now, or not as it is; nothing has changed.
+            LocalProtocolError: It must not be sent, not now, or not as it is; nothing has changed.
         """
+        if self._closing or self._failure is not None:
+            raise LocalProtocolError("7.4 closing/silence", "nothing may be sent: the connection is closing")
+        self._check_offered(message, LocalProtocolError)
         frame = encode(message.to_wire())
-        if len(frame) > self.max_frame:
-            raise LocalProtocolError(
-                "1.1 framing/size", f"frame: expected at most {self.max_frame} bytes, got {len(frame)}", TOO_BIG
-            )
+        self._check_size(len(frame), LocalProtocolError)
         self._exchange.sent(self.role, message)
-        self._rearm(message, now)
+        self._begin_turn(message, now)
         return frame
 
     def received_pong(self, now: float) -> None:
         """The peer answered a ping."""
-        self._alive()
+        self._hear(now)
 
     def suspend(self, now: float) -> None:
         """The server begins to learn: the feedback deadline stands still (SPEC 4.2)."""
-        if self._suspended or self.role is Role.CLIENT:
-            return
-        self._suspended = True
-        if self._reply_due is not None:
-            self._paused, self._reply_due = self._reply_due - now, None
+        if not self._learning:
+            self._learning = True
+            if self._reply_due is not None:
+                self._reply_left, self._reply_due = self._reply_due - now, None
 
     def resume(self, now: float) -> None:
         """The server has learnt: the feedback deadline goes on with what was left of it."""
-        self._suspended = False
-        if self._paused is not None:
-            self._reply_due, self._paused = now + self._paused, None
+        self._learning = False
+        if self._reply_left is not None:
+            self._reply_due, self._reply_left = now + self._reply_left, None
 
     def close_sent(self, now: float) -> None:
-        """Our close frame has left: from here on only the close timeout runs."""
+        """Our close frame has left: from here on only the close timeout runs. Frames that cross it are still taken."""
         self._closing = True
         self._drop_due = _after(now, self._timeouts.close)
 
     @property
     def deadline(self) -> float | None:
-        """The earliest time at which `tick` has something to say."""
+        """The earliest time at which `tick` has something to say, unless something happens first."""
         if self._closing:
             return self._drop_due
         dues = (self._reply_due, self._ping_due, self._silence_due)
         return min((due for due in dues if due is not None), default=None)
 
-    def tick(self, now: float) -> list[Ping | CloseNow | Drop]:
-        """What is due at `now`."""
+    def tick(self, now: float) -> list[TimerAction]:
+        """What to do at `now`, when everything that had arrived by then has been fed."""
         if self._closing:
             return [Drop()] if _passed(self._drop_due, now) else []
         if _passed(self._reply_due, now):
             self._reply_due = None
-            return [self._overdue()]
+            return [self._no_reply()]
         if _passed(self._silence_due, now):
-            self._silent_since = None
-            return [CloseNow(UNRESPONSIVE, f"no answer to a ping within {self._timeouts.ping_timeout:g} s")]
+            self._silence_due = None
+            return [CloseNow(UNRESPONSIVE, f"no answer to pings, not heard of for {now - self._heard:.0f} s")]
         if _passed(self._ping_due, now):
             self._ping_due = _after(now, self._timeouts.ping_interval)
-            self._silent_since = now if self._silent_since is None else self._silent_since
+            if self._silence_due is None:
+                self._silence_due = _after(now, self._timeouts.ping_timeout)
             return [Ping()]
         return []
 
-    @property
-    def _silence_due(self) -> float | None:
-        return None if self._silent_since is None else _after(self._silent_since, self._timeouts.ping_timeout)
-
-    def _overdue(self) -> CloseNow:
-        t = self._timeouts
+    def _no_reply(self) -> CloseNow:
+        waits = self._timeouts
         if self.role is Role.SERVER:
-            return CloseNow(FEEDBACK_TIMEOUT, f"no feedback within {t.feedback:g} s of its action")
+            return CloseNow(FEEDBACK_TIMEOUT, f"no feedback within {waits.feedback:g} s of the action")
         if self.turn is Turn.METADATA:
-            return CloseNow(METADATA_TIMEOUT, f"no metadata within {t.metadata:g} s of connecting")
-        return CloseNow(ACTION_TIMEOUT, f"no action within {t.action:g} s of its infer")
+            return CloseNow(METADATA_TIMEOUT, f"no metadata within {waits.metadata:g} s of connecting")
+        return CloseNow(ACTION_TIMEOUT, f"no action within {waits.action:g} s of the infer")
 
-    def _alive(self) -> None:
-        self._silent_since = None
+    def _hear(self, now: float) -> None:
+        self._heard = now
+        self._silence_due = None
 
     def _fail(self, error: RemoteProtocolError) -> NoReturn:
         if self.role is Role.CLIENT and error.close == RESYNC:  # resync is a server's word
@@ -250,23 +249,30 @@ class Connection:
         self._failure = error
         raise error
 
-    def _check_features(self, message: Message) -> None:
-        """Note what the server offers; refuse what it does not (SPEC 10.1)."""
-        if isinstance(message, Metadata):
-            self._features = message.features
-        elif isinstance(message, Infer) and message.reuse is not None:
-            raise RemoteProtocolError("10.1 reuse/unoffered", f"infer.reuse: this server does not offer {REUSE}")
+    def _check_size(self, size: int, error: type[ProtocolError]) -> None:
+        if size > self._max_frame:
+            detail = f"frame: expected at most {self._max_frame} bytes, got {size}"
+            raise error("1.1 framing/size", detail, TOO_BIG)
 
-    def _rearm(self, message: Message, now: float) -> None:
-        """Set the deadline of the turn that `message` began."""
+    def _check_offered(self, message: Message, error: type[ProtocolError]) -> None:
+        """A feature may be used only if the server lists it (SPEC 10). An unoffered declaration does no harm."""
+        if not isinstance(message, Infer):
+            return
+        if message.reuse is not None and REUSE not in self._features:
+            raise error("10.1 reuse/unoffered", f"infer.reuse: the server does not offer {REUSE}")
+        if message.spaces is not None and DECLARE not in self._features and error is LocalProtocolError:
+            raise error("10.2 spaces/unoffered", f"infer.spaces: the server does not offer {DECLARE}")
+
+    def _begin_turn(self, message: Message, now: float) -> None:
+        """Note what `message` offers, and set the deadline of the turn that it began."""
         if isinstance(message, Metadata):
             self._features = message.features
-        self._paused = self._reply_due = None
+        self._reply_due = self._reply_left = None
         if self.role is Role.CLIENT and self.turn is Turn.ACTION:
             self._reply_due = _after(now, self._timeouts.action)
         elif self.role is Role.SERVER and self.turn is Turn.FEEDBACK:
-            if self._suspended:
-                self._paused = self._timeouts.feedback
+            if self._learning:
+                self._reply_left = self._timeouts.feedback
             else:
                 self._reply_due = _after(now, self._timeouts.feedback)
 

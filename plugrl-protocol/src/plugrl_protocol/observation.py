@@ -131,26 +131,29 @@ def _read_arrays(value: object, kinds: str, ndim: int, rows: int, path: str) -> 
 def _wrong_array(value: object, ndim: int, rows: int, path: str) -> LocalProtocolError:
     if ndim == 2:
         return mismatch(_CLAUSE, path, f"float[{rows},d]", value)
-    got = value.dtype.name if isinstance(value, np.ndarray) else ""
-    dims = describe(value)
-    return LocalProtocolError(
-        _CLAUSE, f"{path}: expected uint8[{rows},h,w,c], got {got + dims[dims.index('[') :] if got else dims}"
-    )
+    return mismatch(_CLAUSE, path, f"uint8[{rows},h,w,c]", value, exact=True)
 
 
 def _read_text(value: object, rows: int | None, path: str) -> np.ndarray:
-    expected = f"str[{'n' if rows is None else rows}]"
+    """A NumPy unicode array or a sequence of str (SPEC 3.4), as the former; `rows` None takes any number."""
+    clause, expected = "3.4 observation/text", f"str[{'n' if rows is None else rows}]"
     if isinstance(value, (list, tuple)):
-        if not all(isinstance(text, str) for text in value):
-            raise mismatch("3.4 observation/text", path, f"{expected}", [text for text in value])
-        padded = 4 * len(value) * max(map(len, value), default=0)
-        if padded > _MAX_PADDED_TEXT:
-            raise LocalProtocolError(
-                "3.4 observation/text", f"{path}: {len(value)} strings take {padded} bytes, padded to the longest"
-            )
-        value = np.array(value, dtype=np.str_).reshape(len(value))
+        value = _pad(value, clause, path, expected)
     if not isinstance(value, np.ndarray) or value.dtype.kind != "U" or value.ndim != 1:
-        raise mismatch("3.4 observation/text", path, expected, value)
+        raise mismatch(clause, path, expected, value)
     if rows is not None and len(value) != rows:
-        raise mismatch("3.4 observation/text", path, expected, value)
+        raise mismatch(clause, path, expected, value)
     return value if value.dtype.isnative else value.astype(value.dtype.newbyteorder("="))
+
+
+def _pad(texts: Sequence[object], clause: str, path: str, expected: str) -> np.ndarray:
+    longest = 0
+    for row, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise LocalProtocolError(clause, f"{path}: expected {expected}, got {describe(text)} in row {row}")
+        longest = max(longest, len(text))
+    if 4 * longest * len(texts) > _MAX_PADDED_TEXT:
+        raise LocalProtocolError(
+            clause, f"{path}: {len(texts)} strings padded to {longest} characters are over {_MAX_PADDED_TEXT} bytes"
+        )
+    return np.array(texts, dtype=np.str_)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from plugrl_protocol.codec.arrays import NotAllowed, allowed_dtype
+from plugrl_protocol.codec.arrays import NotAllowedError, allowed_dtype
 from plugrl_protocol.codec.fields import describe, mismatch, read_count, read_key, read_map
 from plugrl_protocol.errors import LocalProtocolError, blame_peer
 
@@ -34,9 +34,10 @@ class BoxSpace:
     kind: ClassVar[str] = "box"
 
     def __post_init__(self) -> None:
-        shape, dtype = tuple(self.shape), np.dtype(self.dtype).newbyteorder("=")
-        if dtype.kind not in "iuf":
-            raise LocalProtocolError(_CLAUSE, f"box.dtype: expected int, uint or float, got {dtype}")
+        shape = tuple(read_count(length, "box.shape", _CLAUSE, least=0) for length in self.shape)
+        dtype = np.dtype(self.dtype).newbyteorder("=")
+        if dtype.kind not in "iuf" or dtype.itemsize > 8:
+            raise LocalProtocolError(_CLAUSE, f"box.dtype: expected int, uint or float of up to 8 bytes, got {dtype}")
         object.__setattr__(self, "shape", shape)
         object.__setattr__(self, "dtype", dtype)
         for name in ("low", "high"):
@@ -165,23 +166,22 @@ def _read_bound(value: object, shape: tuple[int, ...], dtype: np.dtype[Any], pat
     return bound
 
 
-def _read_box(value: Mapping[Any, Any], path: str) -> BoxSpace:
-    shape = read_key(value, "shape", path, _CLAUSE)
+def _read_box(value: Mapping[Any, Any]) -> BoxSpace:
+    shape, typestr, low, high = (read_key(value, key, "box", _CLAUSE) for key in ("shape", "dtype", "low", "high"))
     if not isinstance(shape, list):
-        raise mismatch(_CLAUSE, f"{path}.shape", "list of int", shape)
-    lengths = tuple(read_count(length, f"{path}.shape", _CLAUSE, least=0) for length in shape)
+        raise mismatch(_CLAUSE, "box.shape", "list of int", shape)
     try:
-        dtype = allowed_dtype(read_key(value, "dtype", path, _CLAUSE))
-    except NotAllowed as error:
-        raise LocalProtocolError(_CLAUSE, f"{path}.dtype: {error}") from None
-    return BoxSpace(lengths, dtype, read_key(value, "low", path, _CLAUSE), read_key(value, "high", path, _CLAUSE))
+        dtype = allowed_dtype(typestr)
+    except NotAllowedError as error:
+        raise LocalProtocolError(_CLAUSE, f"box.{error}") from None
+    return BoxSpace(tuple(shape), dtype, low, high)
 
 
-_READERS: dict[str, Callable[[Mapping[Any, Any], str], ActionSpace]] = {
+_READERS: dict[str, Callable[[Mapping[Any, Any]], ActionSpace]] = {
     "box": _read_box,
-    "discrete": lambda value, path: DiscreteSpace(read_key(value, "n", path, _CLAUSE), value.get("start", 0)),
-    "multi_discrete": lambda value, path: MultiDiscreteSpace(read_key(value, "nvec", path, _CLAUSE)),
-    "multi_binary": lambda value, path: MultiBinarySpace(read_key(value, "n", path, _CLAUSE)),
+    "discrete": lambda value: DiscreteSpace(read_key(value, "n", "discrete", _CLAUSE), value.get("start", 0)),
+    "multi_discrete": lambda value: MultiDiscreteSpace(read_key(value, "nvec", "multi_discrete", _CLAUSE)),
+    "multi_binary": lambda value: MultiBinarySpace(read_key(value, "n", "multi_binary", _CLAUSE)),
 }
 
 
@@ -190,13 +190,19 @@ def action_space_from_wire(value: object, path: str) -> ActionSpace:
     """Read the action space that a peer declared at `path`.
 
     Raises:
-        RemoteProtocolError: It is none of the four kinds.
+        RemoteProtocolError: It is none of the four kinds; the detail starts with the path.
     """
     found = read_map(value, path, _CLAUSE)
     kind = read_key(found, "kind", path, _CLAUSE)
     if not isinstance(kind, str) or kind not in _READERS:
         raise LocalProtocolError(_CLAUSE, f"{path}.kind: expected {', '.join(_READERS)}, got {kind!r:.40}")
-    return _READERS[kind](found, path)
+    try:
+        return _READERS[kind](found)
+    except LocalProtocolError as error:
+        raise LocalProtocolError(error.clause, path + error.detail.removeprefix(kind)) from None
+
+
+_OPTIONAL = ("env", "num_envs", "max_episode_steps", "client")
 
 
 @dataclass(frozen=True)
@@ -229,7 +235,7 @@ class Declaration:
 
     def to_wire(self) -> dict[str, Any]:
         """The declaration as it travels; what is None is left out."""
-        optional = {name: getattr(self, name) for name in ("env", "num_envs", "max_episode_steps", "client")}
+        optional = {name: getattr(self, name) for name in _OPTIONAL}
         return {"action": self.action.to_wire()} | {k: v for k, v in optional.items() if v is not None}
 
     @classmethod
@@ -242,5 +248,7 @@ class Declaration:
         """
         found = read_map(value, path, _CLAUSE)
         action = action_space_from_wire(read_key(found, "action", path, _CLAUSE), f"{path}.action")
-        names = ("env", "num_envs", "max_episode_steps", "client")
-        return cls(action, *(found.get(name) for name in names))
+        try:
+            return cls(action, *(found.get(name) for name in _OPTIONAL))
+        except LocalProtocolError as error:
+            raise LocalProtocolError(error.clause, path + error.detail.removeprefix("spaces")) from None

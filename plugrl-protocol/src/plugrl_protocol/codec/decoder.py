@@ -1,76 +1,73 @@
-"""Frame -> value. Small frames go through msgpack's C unpacker, and whatever it stumbles over to the careful reader."""
+"""Frame -> value (SPEC 3): small frames by msgpack's C unpacker; what it stumbles over, by the careful reader."""
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NoReturn
 
 import msgpack
 
 from plugrl_protocol.codec.arrays import (
     ARRAY_MARKER,
-    MAX_DEPTH,
     SCALAR_MARKER,
-    NotAllowed,
+    NotAllowedError,
     build_array,
     build_scalar,
 )
+from plugrl_protocol.codec.limits import MAX_DEPTH
 from plugrl_protocol.codec.reader import Reader
 
-# The C unpacker allocates a list as soon as it reads its header, at most 1,024 of them inside one another. With these
-# two limits it cannot take 8 MiB, whatever the frame says.
-_SMALL_FRAME = 32 * 2**10
+# The C unpacker allocates a list on reading its header and nests at most 1,024 containers: 4 MiB of lists that never
+# fill. And no byte of a frame makes it build more than about 125 bytes: another 4 MiB.
+SMALL_FRAME = 32 * 2**10
 _SMALL_LIST = 512
 
 
 def decode(frame: bytes | bytearray | memoryview) -> Any:
     """The value in `frame`: None, bool, int, float, str, bytes, list, dict, and NumPy arrays and scalars.
 
-    Arrays are read-only views, of the frame itself if it is large (so they may be unaligned). A frame that is not
-    `bytes` is copied first, so that nothing aliases a buffer that changes.
+    Arrays are read-only views; of the frame itself if it is large, so they may be unaligned. A frame that is not
+    `bytes` is copied first, so that nothing aliases a buffer that changes. Memory beyond the frame stays under one
+    frame + 16 MiB, whatever the frame says.
 
     Raises:
-        RemoteProtocolError: The frame breaks a rule of SPEC 3; the detail starts with the path of the fault. Memory
-            beyond the frame stays under one frame + 16 MiB.
+        RemoteProtocolError: The frame breaks a rule of SPEC 3; the detail starts with the path of the fault.
     """
     whole = frame if type(frame) is bytes else bytes(frame)
-    if len(whole) <= _SMALL_FRAME:
+    if len(whole) <= SMALL_FRAME:
         try:
-            return _build(_unpack(whole), 0)
-        except Exception:  # noqa: BLE001, S110  # the careful reader finds out what and where, or accepts it after all
+            value = _unpack(whole)
+            return _build(value, 1) if type(value) in _CONTAINERS else value
+        except Exception:  # noqa: S110  # the careful reader finds out what and where, or accepts the frame after all
             pass
-    return _careful(whole)
+    return Reader(whole).read()
 
 
-def _careful(whole: bytes) -> Any:
-    value = Reader(memoryview(whole)).read()
-    return bytes(value) if type(value) is memoryview else value
-
-
-def _refuse_ext(code: int, data: bytes) -> Any:
-    raise NotAllowed("ext type")
+_CONTAINERS = frozenset({dict, list})
 
 
 def _unpack(frame: bytes) -> Any:
-    return msgpack.unpackb(frame, strict_map_key=True, max_array_len=_SMALL_LIST, max_ext_len=0, ext_hook=_refuse_ext)
+    return msgpack.unpackb(frame, strict_map_key=True, max_array_len=_SMALL_LIST, max_ext_len=0, ext_hook=_refuse)
+
+
+def _refuse(*_: object) -> NoReturn:
+    raise NotAllowedError("an ext type")
 
 
 def _build(value: Any, depth: int) -> Any:
-    """`value` with its ndarray and npgeneric maps replaced by what they describe; maps and lists are edited in place."""
-    kind = type(value)
-    if kind is dict:
+    """A container with its ndarray and npgeneric maps replaced by what they stand for; it is edited in place."""
+    if depth > MAX_DEPTH:
+        raise NotAllowedError("too deep")
+    items: Iterable[tuple[Any, Any]]
+    if type(value) is list:
+        items = enumerate(value)
+    elif ARRAY_MARKER in value:
         if depth == MAX_DEPTH:
-            raise NotAllowed("too deep")
-        if ARRAY_MARKER in value:
-            if depth + 1 == MAX_DEPTH:
-                raise NotAllowed("too deep")
-            return build_array(value)
-        if SCALAR_MARKER in value:
-            return build_scalar(value)
-        for key, item in value.items():
-            if type(item) is dict or type(item) is list:
-                value[key] = _build(item, depth + 1)
-    elif kind is list:
-        if depth == MAX_DEPTH:
-            raise NotAllowed("too deep")
-        for index, item in enumerate(value):
-            if type(item) is dict or type(item) is list:
-                value[index] = _build(item, depth + 1)
+            raise NotAllowedError("too deep")  # for the list of its shape
+        return build_array(value)
+    elif SCALAR_MARKER in value:
+        return build_scalar(value)
+    else:
+        items = value.items()
+    for key, item in items:
+        if type(item) in _CONTAINERS:
+            value[key] = _build(item, depth + 1)
     return value

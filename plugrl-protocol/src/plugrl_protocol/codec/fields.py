@@ -15,23 +15,24 @@ _TYPE_NAMES = {dict: "map", list: "list", tuple: "list", bytes: "bin", type(None
 _MAX_INDEX = 65_535
 
 
-def describe(value: object) -> str:
-    """What `value` is, for the end of an error: `float[3,1]`, `map`, `nil`, `str`."""
+def describe(value: object, *, exact: bool = False) -> str:
+    """What `value` is, for the end of an error: `float[3,1]` (if exact: `float64[3,1]`), `map`, `nil`, `str`."""
     if isinstance(value, np.ndarray):
-        return f"{_KIND_NAMES.get(value.dtype.kind, value.dtype.str)}[{','.join(map(str, value.shape))}]"
+        name = value.dtype.name if exact else _KIND_NAMES.get(value.dtype.kind, value.dtype.name)
+        return f"{name}[{','.join(map(str, value.shape))}]"
     if isinstance(value, Mapping):
         return "map"
     return _TYPE_NAMES.get(type(value), type(value).__name__)
 
 
-def mismatch(clause: str, path: str, expected: str, value: object) -> LocalProtocolError:
+def mismatch(clause: str, path: str, expected: str, value: object, *, exact: bool = False) -> LocalProtocolError:
     """The error `<path>: expected <expected>, got <what it is>`."""
-    return LocalProtocolError(clause, f"{path}: expected {expected}, got {describe(value)}")
+    return LocalProtocolError(clause, f"{path}: expected {expected}, got {describe(value, exact=exact)}")
 
 
 def read_map(value: object, path: str, clause: str) -> Mapping[Any, Any]:
     """A map with str keys."""
-    if not isinstance(value, Mapping):
+    if type(value) is not dict and not isinstance(value, Mapping):
         raise mismatch(clause, path, "map", value)
     for key in value:
         if not isinstance(key, str):
@@ -49,6 +50,8 @@ def read_key(value: Mapping[Any, Any], key: str, path: str, clause: str) -> Any:
 
 def read_closed_map(value: object, keys: frozenset[str], path: str, clause: str) -> Mapping[str, Any]:
     """A map with exactly `keys`."""
+    if type(value) is dict and value.keys() == keys:
+        return value
     found = read_map(value, path, clause)
     if found.keys() != keys:
         for key in sorted(keys - found.keys()):
@@ -82,7 +85,7 @@ def read_ints(value: object, rows: int, path: str, clause: str) -> np.ndarray:
     """An integer array of shape [rows], as int64."""
     if not _is(value, "iu", rows):
         raise mismatch(clause, path, f"int[{rows}]", value)
-    return value.astype(np.int64, copy=False)  # type: ignore[attr-defined,no-any-return]
+    return _int64(value)  # type: ignore[arg-type]
 
 
 def read_floats(value: object, rows: int, path: str, clause: str) -> np.ndarray:
@@ -115,4 +118,8 @@ def read_env_indices(value: object, path: str) -> np.ndarray:
     if len(set(indices)) != len(indices):
         twice = next(index for index in indices if indices.count(index) > 1)
         raise LocalProtocolError("4.4 indices/unique", f"{path}: env {twice} is named twice")
-    return value.astype(np.int64, copy=False)  # type: ignore[attr-defined,no-any-return]
+    return _int64(value)  # type: ignore[arg-type]
+
+
+def _int64(value: np.ndarray) -> np.ndarray:
+    return value if value.dtype == np.int64 else value.astype(np.int64)

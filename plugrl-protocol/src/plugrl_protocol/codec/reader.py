@@ -1,162 +1,241 @@
 """The careful reader: msgpack read header by header, every limit checked before anything is built (SPEC 3).
 
-It is the judge. The C unpacker is only a faster way to the same answer (see `decoder`).
+It is the judge of what is allowed, and names the path of what is not. It copies no payload, which also makes it the
+faster way for large frames. The C unpacker only gets to the same answer sooner for small ones (see `decoder`).
 """
 
 import struct
+from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from plugrl_protocol.codec.arrays import (
     ARRAY_MARKER,
-    MAX_DEPTH,
-    MAX_ELEMENTS,
     SCALAR_MARKER,
-    NotAllowed,
+    TO_DATA,
+    TO_DTYPE,
+    TO_SHAPE,
+    NotAllowedError,
     build_array,
     build_scalar,
+    view,
 )
+from plugrl_protocol.codec.limits import MAX_DEPTH, MAX_ELEMENTS, MAX_WIDE_TEXT
 from plugrl_protocol.errors import RemoteProtocolError
 
-# A str that is not ASCII takes up to four times its bytes in memory, so there is a limit on those of a message.
-MAX_WIDE_TEXT = 512 * 2**10
+MSGPACK = "3 codec/msgpack"
+LIMITS = "3.3 codec/limits"
+KEYS = "3.1 codec/keys"
+ARRAY = "3.2 codec/array"
 
-_NUMBERS = {
-    code: struct.Struct(">" + form)
-    for code, form in zip(range(0xCA, 0xD4), ("f", "d", "B", "H", "I", "Q", "b", "h", "i", "q"), strict=True)
-}
-_LENGTHS = {
-    code: struct.Struct(">" + form)
-    for codes, form in (((0xC4, 0xD9), "B"), ((0xC5, 0xDA, 0xDC, 0xDE), "H"), ((0xC6, 0xDB, 0xDD, 0xDF), "I"))
-    for code in codes
-}
-_CONSTANTS = {0xC0: None, 0xC2: False, 0xC3: True}
-_MESSAGE_TYPES = ("metadata", "infer", "action", "feedback")
+_CUT = "the frame ends inside a value"
+_SHORT = 256  # bytes of a str that are cheaper to copy than to make a memoryview of
+
+_MESSAGE_TYPES = frozenset({"metadata", "infer", "action", "feedback"})
+
+
+class _FaultError(Exception):
+    """What is wrong, and where: the path grows at the front while the exception climbs."""
+
+    def __init__(self, clause: str, detail: str) -> None:
+        super().__init__(detail)
+        self.clause = clause
+        self.detail = detail
+        self.path: list[str] = []
 
 
 class Reader:
-    """Reads one value from one frame; arrays and large binaries are views on the frame."""
+    """Reads the one value of one frame; arrays are views on the frame."""
 
-    def __init__(self, frame: memoryview) -> None:
+    def __init__(self, frame: bytes) -> None:
         self._frame = frame
+        self._memory = memoryview(frame)
         self._position = 0
         self._elements = 0
         self._wide_text = 0
-        self._path: list[str] = []
         self._root = "message"
 
     def read(self) -> Any:
         """The frame's value.
 
         Raises:
-            RemoteProtocolError: The frame is not exactly one allowed value; the path says where.
+            RemoteProtocolError: The frame is not exactly one allowed value.
         """
-        value = self._value(0)
-        if self._position != len(self._frame):
-            raise self._error("3 codec/msgpack", f"{len(self._frame) - self._position} trailing bytes")
-        return value
+        try:
+            value = self._value(0)
+            if self._position != len(self._frame):
+                raise _FaultError(MSGPACK, f"{len(self._frame) - self._position} bytes follow the value")
+        except _FaultError as fault:
+            path = ".".join([self._root, *fault.path])
+            raise RemoteProtocolError(fault.clause, f"{path}: {fault.detail}") from None
+        return bytes(value) if type(value) is memoryview else value
 
-    def _error(self, clause: str, detail: str) -> RemoteProtocolError:
-        return RemoteProtocolError(clause, f"{'.'.join([self._root, *self._path])}: {detail}")
-
-    def _take(self, count: int) -> memoryview:
-        start, self._position = self._position, self._position + count
+    def _skip(self, count: int) -> int:
+        """Go on by `count` bytes; returns where they start."""
+        start = self._position
+        self._position = start + count
         if self._position > len(self._frame):
-            raise self._error("3 codec/msgpack", "the frame ends inside a value")
-        return self._frame[start : self._position]
+            raise _FaultError(MSGPACK, _CUT)
+        return start
 
     def _value(self, depth: int) -> Any:
-        code = self._take(1)[0]
+        """The value at the position, which is inside `depth` containers."""
+        start = self._position
+        self._position = start + 1
+        try:
+            code = self._frame[start]
+        except IndexError:
+            raise _FaultError(MSGPACK, _CUT) from None
         if code < 0x80:
             return code
-        if code >= 0xE0:
-            return code - 0x100
-        if code in _NUMBERS:
-            form = _NUMBERS[code]
-            return form.unpack(self._take(form.size))[0]
-        if code in _CONSTANTS:
-            return _CONSTANTS[code]
-        if code < 0xC0:
-            return self._sized(code, depth)
-        if code in _LENGTHS:
-            form = _LENGTHS[code]
-            return self._long(code, form.unpack(self._take(form.size))[0], depth)
-        kind = "the reserved byte 0xc1" if code == 0xC1 else "an ext type"
-        raise self._error("3 codec/msgpack", f"{kind} is not allowed")
-
-    def _sized(self, code: int, depth: int) -> Any:
         if code < 0x90:
+            if code == 0x84 and self._frame.startswith(TO_DATA, start):
+                return self._usual_array(start, depth + 1)
             return self._map(code & 0x0F, depth + 1)
         if code < 0xA0:
-            return self._array(code & 0x0F, depth + 1)
-        return self._text(code & 0x1F)
+            return self._list(code & 0x0F, depth + 1)
+        if code < 0xC0:
+            return self._text(code & 0x1F)
+        if code >= 0xE0:
+            return code - 0x100
+        return _READERS[code - 0xC0](self, depth)
 
-    def _long(self, code: int, length: int, depth: int) -> Any:
-        if code <= 0xC6:
-            return self._take(length)
-        if code <= 0xDB:
-            return self._text(length)
-        return self._array(length, depth + 1) if code <= 0xDD else self._map(length, depth + 1)
+    def _number(self, form: struct.Struct) -> Any:
+        return form.unpack_from(self._frame, self._skip(form.size))[0]
+
+    def _binary(self, length: int) -> memoryview:
+        start = self._skip(length)
+        return self._memory[start : start + length]
 
     def _text(self, length: int) -> str:
-        raw = self._take(length)
+        start = self._skip(length)
+        source = self._frame if length < _SHORT else self._memory
+        raw = source[start : start + length]
         try:
-            text = str(raw, "ascii")
+            return str(raw, "ascii")
         except UnicodeDecodeError:
             self._wide_text += length
-            if self._wide_text > MAX_WIDE_TEXT:
-                raise self._error("3 codec/limits", f"over {MAX_WIDE_TEXT} bytes of non-ASCII str") from None
-            try:
-                return str(raw, "utf-8")
-            except UnicodeDecodeError as error:
-                raise self._error("3 codec/msgpack", f"str is not UTF-8: {error.reason}") from None
-        return text
+        if self._wide_text > MAX_WIDE_TEXT:
+            raise _FaultError(LIMITS, f"expected at most {MAX_WIDE_TEXT} bytes of non-ASCII str in a message")
+        try:
+            return str(raw, "utf-8")
+        except UnicodeDecodeError as error:
+            raise _FaultError(MSGPACK, f"str is not UTF-8: {error.reason}") from None
 
     def _enter(self, elements: int, depth: int) -> None:
-        self._elements += elements
+        """Count a container before anything is allocated for it."""
         if depth > MAX_DEPTH:
-            raise self._error("3 codec/limits", f"nested deeper than {MAX_DEPTH}")
+            raise _FaultError(LIMITS, f"nested deeper than {MAX_DEPTH}")
+        self._elements += elements
         if self._elements > MAX_ELEMENTS:
-            raise self._error("3 codec/limits", f"over {MAX_ELEMENTS} elements in all containers")
+            raise _FaultError(LIMITS, f"expected at most {MAX_ELEMENTS} elements in a message, got {self._elements}")
 
-    def _array(self, length: int, depth: int) -> list[Any]:
+    def _list(self, length: int, depth: int) -> list[Any]:
         self._enter(length, depth)
-        values = []
-        for index in range(length):
-            self._path.append(str(index))
-            value = self._value(depth)
-            values.append(bytes(value) if type(value) is memoryview else value)
-            self._path.pop()
+        values: list[Any] = []
+        try:
+            for _ in range(length):
+                value = self._value(depth)
+                values.append(bytes(value) if type(value) is memoryview else value)
+        except _FaultError as fault:
+            fault.path.insert(0, str(len(values)))
+            raise
         return values
 
     def _map(self, length: int, depth: int) -> Any:
         self._enter(2 * length, depth)
         values: dict[str | bytes, Any] = {}
         for _ in range(length):
-            key = self._key(depth)
-            self._path.append(key if type(key) is str else str(key, "utf-8", "replace"))
-            values[key] = self._value(depth)
+            key = self._key()
+            try:
+                values[key] = self._value(depth)
+            except _FaultError as fault:
+                fault.path.insert(0, key if type(key) is str else repr(key)[2:-1])
+                raise
             if depth == 1 and key == "message_type" and values[key] in _MESSAGE_TYPES:
                 self._root = values[key]
-            self._path.pop()
         return self._finish(values)
 
-    def _key(self, depth: int) -> str | bytes:
-        key = self._value(depth)
-        if type(key) is memoryview:
-            return bytes(key)
-        if type(key) is not str:
-            raise self._error("3.1 codec/keys", f"map key: expected str or bin, got {type(key).__name__}")
-        return key
+    def _key(self) -> str | bytes:
+        code = self._frame[self._skip(1)]
+        if 0xA0 <= code < 0xC0:
+            return self._text(code & 0x1F)
+        if code not in _KEY_CODES:
+            raise _FaultError(KEYS, f"map key: expected str or bin, got msgpack type 0x{code:02x}")
+        key: str | memoryview = _READERS[code - 0xC0](self, 0)
+        return key if type(key) is str else bytes(key)  # type: ignore[arg-type]
 
     def _finish(self, values: dict[str | bytes, Any]) -> Any:
+        """The array or scalar that a map stands for, or the map."""
         try:
             if ARRAY_MARKER in values:
                 return build_array(values)
             if SCALAR_MARKER in values:
                 return build_scalar(values)
-        except NotAllowed as error:
-            raise self._error("3.2 codec/array", str(error)) from None
+        except NotAllowedError as error:
+            raise _FaultError(ARRAY, str(error)) from None
         for key, value in values.items():
             if type(value) is memoryview:
                 values[key] = bytes(value)
         return values
+
+    def _usual_array(self, start: int, depth: int) -> np.ndarray:
+        """The array written at `start` in the usual order, or whatever else the map there turns out to be."""
+        before = self._elements
+        self._enter(8, depth)
+        self._position = start + len(TO_DATA)
+        data = self._value(depth)
+        end = self._position
+        if type(data) is memoryview and self._frame.startswith(TO_DTYPE, end):
+            self._position += len(TO_DTYPE)
+            typestr = self._value(depth)
+            if self._frame.startswith(TO_SHAPE, self._position):
+                self._position += len(TO_SHAPE)
+                shape = self._value(depth)
+                try:
+                    return view(self._frame, end - len(data), len(data), typestr, shape)
+                except NotAllowedError as error:
+                    raise _FaultError(ARRAY, str(error)) from None
+        self._position, self._elements = start + 1, before
+        return self._map(4, depth)  # type: ignore[no-any-return]
+
+    def _refuse(self, _: int) -> Any:
+        code = self._frame[self._position - 1]
+        raise _FaultError(MSGPACK, f"msgpack type 0x{code:02x} is not allowed (ext types and timestamps are not)")
+
+
+def _constant(value: bool | None) -> Callable[[Reader, int], Any]:
+    return lambda *_: value
+
+
+def _numbers(form: str) -> Callable[[Reader, int], Any]:
+    number = struct.Struct(form)
+    return lambda reader, _: reader._number(number)
+
+
+def _sized(form: str, read: Callable[[Reader, int], Any]) -> Callable[[Reader, int], Any]:
+    length = struct.Struct(form)
+    return lambda reader, _: read(reader, reader._number(length))
+
+
+def _container(form: str, read: Callable[[Reader, int, int], Any]) -> Callable[[Reader, int], Any]:
+    length = struct.Struct(form)
+    return lambda reader, depth: read(reader, reader._number(length), depth + 1)
+
+
+_ONE, _TWO, _FOUR = ">B", ">H", ">I"
+_READERS: list[Callable[[Reader, int], Any]] = [  # of the types 0xc0 to 0xdf, in order
+    _constant(None),
+    Reader._refuse,
+    _constant(False),
+    _constant(True),
+    *(_sized(form, Reader._binary) for form in (_ONE, _TWO, _FOUR)),
+    *[Reader._refuse] * 3,
+    *(_numbers(form) for form in (">f", ">d", ">B", ">H", ">I", ">Q", ">b", ">h", ">i", ">q")),
+    *[Reader._refuse] * 5,
+    *(_sized(form, Reader._text) for form in (_ONE, _TWO, _FOUR)),
+    *(_container(form, Reader._list) for form in (_TWO, _FOUR)),
+    *(_container(form, Reader._map) for form in (_TWO, _FOUR)),
+]
+_KEY_CODES = frozenset({0xC4, 0xC5, 0xC6, 0xD9, 0xDA, 0xDB})

@@ -20,7 +20,7 @@ def message_from_wire(value: object) -> Message:
     """The message a decoded frame holds; unknown keys of the envelope are ignored.
 
     Raises:
-        RemoteProtocolError: It is none of the four, or a field is not as SPEC 5 has it; the detail starts with the path.
+        RemoteProtocolError: It is none of the four, or a field is not as SPEC 5 has it; the detail has the path.
     """
     envelope = read_map(value, "message", _CLAUSE)
     kind = envelope.get("message_type")

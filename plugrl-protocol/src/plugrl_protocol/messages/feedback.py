@@ -50,7 +50,7 @@ class Feedback:
     _info_rows: InfoRows = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        rows = self._fill(self.env_indices, self.step_ids, self.to_wire()["data"])
+        rows = self._fill(self.env_indices, self.step_ids, self.rewards, self.terminated, self.truncated, self.info)
         self.observation.require_rows(rows, "feedback.data.obs")
 
     def info_rows(self) -> InfoRows:
@@ -85,22 +85,35 @@ class Feedback:
         )
         feedback = object.__new__(cls)
         rows = feedback._fill(
-            read_key(value, "env_indices", "feedback", _CLAUSE), read_key(value, "step_ids", "feedback", _CLAUSE), data
+            read_key(value, "env_indices", "feedback", _CLAUSE),
+            read_key(value, "step_ids", "feedback", _CLAUSE),
+            data["rewards"],
+            data["terminated"],
+            data["truncated"],
+            data["info"],
         )
         object.__setattr__(feedback, "observation", Observation.parse(data["obs"], "feedback.data.obs", rows))
         return feedback
 
-    def _fill(self, env_indices: object, step_ids: object, data: Mapping[str, Any]) -> int:
+    def _fill(
+        self,
+        env_indices: object,
+        step_ids: object,
+        rewards: object,
+        terminated: object,
+        truncated: object,
+        info: object,
+    ) -> int:
         """Validate and set every field but the observation; returns m."""
         indices = read_env_indices(env_indices, "feedback.env_indices")
         rows = len(indices)
-        info = read_map(data["info"], "feedback.data.info", "5.4 feedback/info")
+        infos = read_map(info, "feedback.data.info", "5.4 feedback/info")
         set_field = object.__setattr__
         set_field(self, "env_indices", indices)
         set_field(self, "step_ids", read_ints(step_ids, rows, "feedback.step_ids", _CLAUSE))
-        set_field(self, "rewards", read_floats(data["rewards"], rows, "feedback.data.rewards", "5.4 feedback/rewards"))
-        for name in ("terminated", "truncated"):
-            set_field(self, name, read_flags(data[name], rows, f"feedback.data.{name}", "5.4 feedback/flags"))
-        set_field(self, "info", info)
-        set_field(self, "_info_rows", InfoRows(info, rows))
+        set_field(self, "rewards", read_floats(rewards, rows, "feedback.data.rewards", "5.4 feedback/rewards"))
+        set_field(self, "terminated", read_flags(terminated, rows, "feedback.data.terminated", "5.4 feedback/flags"))
+        set_field(self, "truncated", read_flags(truncated, rows, "feedback.data.truncated", "5.4 feedback/flags"))
+        set_field(self, "info", infos)
+        set_field(self, "_info_rows", InfoRows(infos, rows))
         return rows

@@ -36,7 +36,7 @@ class Infer:
     spaces: Declaration | None = None
 
     def __post_init__(self) -> None:
-        _, sent = _read_rows(self, self.env_indices, self.step_ids, self.reuse)
+        sent = _read_rows(self, self.env_indices, self.step_ids, self.reuse)
         self.observation.require_rows(sent, "infer.data")
 
     def to_wire(self) -> dict[str, Any]:
@@ -62,7 +62,7 @@ class Infer:
             RemoteProtocolError: It is no infer.
         """
         infer = object.__new__(cls)
-        _, sent = _read_rows(
+        sent = _read_rows(
             infer,
             read_key(value, "env_indices", "infer", _CLAUSE),
             read_key(value, "step_ids", "infer", _CLAUSE),
@@ -76,12 +76,12 @@ class Infer:
         return infer
 
 
-def _read_rows(infer: Infer, env_indices: object, step_ids: object, reuse: object) -> tuple[int, int]:
-    """Validate and set the per-env fields; returns n, and how many rows of observation travel."""
+def _read_rows(infer: Infer, env_indices: object, step_ids: object, reuse: object) -> int:
+    """Validate and set the per-env fields; returns how many rows of observation travel."""
     indices = read_env_indices(env_indices, "infer.env_indices")
     rows = len(indices)
     flags = None if reuse is None else read_flags(reuse, rows, "infer.reuse", "10.1 reuse/shape")
     object.__setattr__(infer, "env_indices", indices)
     object.__setattr__(infer, "step_ids", read_ints(step_ids, rows, "infer.step_ids", _CLAUSE))
     object.__setattr__(infer, "reuse", flags)
-    return rows, rows if flags is None else rows - int(np.count_nonzero(flags))
+    return rows if flags is None else rows - int(np.count_nonzero(flags))
