@@ -1,0 +1,1 @@
+"""One connection: its WebSocket, its conversation, what is known of its environments."""

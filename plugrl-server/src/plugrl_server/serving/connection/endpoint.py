@@ -1,0 +1,242 @@
+"""The server's end of one WebSocket connection: websockets' sans-I/O core under a thin asyncio protocol.
+
+No task and no queue stands between the socket and the handler: bytes read are parsed and handed over in the same call,
+and a message is written in the call that sends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from typing import Protocol, cast
+
+import numpy as np
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Request, Response
+from websockets.protocol import State
+from websockets.server import ServerProtocol
+
+logger = logging.getLogger(__name__)
+
+READ_SIZE = 2**20
+"""Bytes read at once, at most. Memory is only touched as far as a read fills it."""
+
+# What websockets says of its own steps would repeat our lines; "parser failed" and the like still come through.
+_core_logger = logging.getLogger(f"{__name__}.core")
+_core_logger.setLevel(logging.WARNING)
+
+
+class Handler(Protocol):
+    """The owner of a connection. Every call comes on the event loop's thread."""
+
+    def opened(self) -> None:
+        """The handshake is done; the connection can be used from here on."""
+        ...
+
+    def received(self, data: bytes) -> None:
+        """A whole binary message came; also between our close frame and the peer's."""
+        ...
+
+    def received_text(self) -> None:
+        """A text message came."""
+        ...
+
+    def received_pong(self) -> None:
+        """A pong came."""
+        ...
+
+    def closed(self, *, handshake: bool, reason: str) -> None:
+        """The connection ended, once; `handshake` tells whether both close frames were exchanged."""
+        ...
+
+
+class WebSocketEndpoint(asyncio.BufferedProtocol):
+    """One TCP connection, from the accept to its end.
+
+    Compression is never negotiated (SPEC 1.1) and pings are always answered.
+
+    Args:
+        loop: The event loop.
+        respond: Answers an HTTP request; status 101 upgrades.
+        handle: Makes the handler of an upgraded connection.
+        gone: Told when the TCP connection is gone.
+        read: Told of every read.
+        max_size: Largest message in bytes; a larger one is refused with 1009.
+        open_timeout: Longest time until the handshake is done, s.
+        close_timeout: Longest time from our last byte to the end of the connection, s.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        respond: Callable[[ServerProtocol, Request], Response],
+        handle: Callable[[WebSocketEndpoint], Handler],
+        gone: Callable[[WebSocketEndpoint], None],
+        read: Callable[[], None] | None = None,
+        max_size: int,
+        open_timeout: float,
+        close_timeout: float,
+    ) -> None:
+        self._loop = loop
+        self._respond = respond
+        self._handle = handle
+        self._gone = gone
+        self._read = read
+        self._open_timeout = open_timeout
+        self._close_timeout = close_timeout
+        self._protocol = ServerProtocol(max_size=max_size, extensions=None, logger=_core_logger)
+        self._handler: Handler | None = None
+        self._buffer = np.empty(READ_SIZE, np.uint8).data
+        self._fragments: list[bytes] = []
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.peer = "unknown"
+
+    # What the handler does ---------------------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        """Whether messages can be sent."""
+        return self._protocol.state is State.OPEN
+
+    def send(self, data: bytes) -> None:
+        """Send a binary message, in one write."""
+        self._protocol.send_binary(data)
+        self._flush()
+
+    def ping(self) -> None:
+        """Send a ping."""
+        self._protocol.send_ping(b"")
+        self._flush()
+
+    def close(self, code: int, reason: str) -> None:
+        """Send a close frame. Messages that cross it are still received; how long to wait for the answer is yours."""
+        if self.is_open:
+            self._protocol.send_close(code, reason)
+            self._flush()
+
+    def abort(self) -> None:
+        """End the TCP connection now."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # What asyncio does -------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take a new TCP connection."""
+        self._transport = cast("asyncio.Transport", transport)
+        sock = transport.get_extra_info("socket")
+        if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+            # Feedback has no reply: with Nagle's algorithm each exchange would wait for a delayed ACK (40 ms).
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        peer = transport.get_extra_info("peername")
+        self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "local"
+        self._start_timer(self._open_timeout)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        """Lend the buffer that the next read fills."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Parse what was read."""
+        self._protocol.receive_data(cast("bytes", self._buffer[:nbytes]))  # it only copies from it
+        self._dispatch()
+        if self._read is not None:
+            self._read()
+
+    def eof_received(self) -> bool:
+        """The peer ended its side: so do we."""
+        self._protocol.receive_eof()
+        self._dispatch()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The TCP connection is gone."""
+        self._stop_timer()
+        self._ended(handshake=False, reason=f"connection lost ({exc})" if exc else "connection lost")
+        self._transport = None
+        self._gone(self)
+
+    # Inside ------------------------------------------------------------------------------------------------------
+
+    def _dispatch(self) -> None:
+        for event in self._protocol.events_received():
+            if isinstance(event, Frame):
+                self._frame(event)
+            elif isinstance(event, Request):
+                self._request(event)
+        problem = self._protocol.parser_exc
+        if problem is not None:
+            self._ended(handshake=False, reason=f"WebSocket: {problem}")
+        self._flush()
+
+    def _request(self, request: Request) -> None:
+        response = self._respond(self._protocol, request)
+        self._protocol.send_response(response)
+        if response.status_code == 101:
+            self._stop_timer()
+            self._handler = self._handle(self)
+            self._flush()
+            self._handler.opened()
+        else:
+            logger.debug("%s: GET %s: %d", self.peer, request.path, response.status_code)
+
+    def _frame(self, frame: Frame) -> None:
+        if self._handler is None:
+            return
+        if frame.opcode is Opcode.BINARY and frame.fin:
+            self._handler.received(cast("bytes", frame.data))
+        elif frame.opcode in (Opcode.BINARY, Opcode.CONT):
+            self._fragment(self._handler, frame)
+        elif frame.opcode is Opcode.TEXT:
+            self._handler.received_text()
+        elif frame.opcode is Opcode.PONG:
+            self._handler.received_pong()
+        elif frame.opcode is Opcode.CLOSE:
+            self._ended(handshake=True, reason=str(self._protocol.close_rcvd))
+
+    def _fragment(self, handler: Handler, frame: Frame) -> None:
+        """Collect a message that came in several frames; the fragments of a text message are dropped."""
+        if frame.opcode is Opcode.BINARY or self._fragments:
+            self._fragments.append(cast("bytes", frame.data))
+        if frame.fin and self._fragments:
+            message = b"".join(self._fragments)
+            self._fragments.clear()
+            handler.received(message)
+
+    def _ended(self, *, handshake: bool, reason: str) -> None:
+        handler, self._handler = self._handler, None
+        if handler is not None:
+            handler.closed(handshake=handshake, reason=reason)
+
+    def _flush(self) -> None:
+        for data in self._protocol.data_to_send():
+            if self._transport is None or self._transport.is_closing():
+                return
+            if data:
+                self._transport.write(data)
+            else:
+                self._linger(self._transport)
+
+    def _linger(self, transport: asyncio.Transport) -> None:
+        """End our side; reading goes on for a while, so that what we wrote last is not lost to a reset."""
+        if transport.can_write_eof():
+            transport.write_eof()
+        self._start_timer(self._close_timeout)
+
+    def _start_timer(self, seconds: float) -> None:
+        self._stop_timer()
+        self._timer = self._loop.call_later(seconds, self._give_up)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _give_up(self) -> None:
+        if self._handler is None and self._protocol.state is State.CONNECTING:
+            logger.info("%s: no handshake within %g s", self.peer, self._open_timeout)
+        self.abort()

@@ -1,0 +1,79 @@
+"""A feedback joined with what its actions were chosen from: the transitions that an algorithm stores."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from plugrl_protocol.messages import Feedback
+
+from plugrl_server.algorithm.feedback_rows import NO_NODE, FeedbackRows, Node
+from plugrl_server.learning import trees
+from plugrl_server.serving.connection.env_memory import EnvMemory
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Transitions:
+    """The m rows of a feedback, of which k envs held a step state.
+
+    Attributes:
+        feedback: The message.
+        held: Which rows' envs held a step state, b1[m]. The others answer no action of this connection: duplicates,
+            replays, envs never asked about (SPEC 7.6, lesson 4).
+        rows: The k transitions, in the order of the message.
+        versions: The policy versions that acted, i8[k].
+        finite: Which of the k rows have only finite numbers, b1[k].
+    """
+
+    feedback: Feedback
+    held: np.ndarray
+    rows: FeedbackRows
+    versions: np.ndarray
+    finite: np.ndarray
+
+    @property
+    def strangers(self) -> np.ndarray:
+        """Return the envs that held no step state, i8[m-k]."""
+        strangers: np.ndarray = self.feedback.env_indices[~self.held]
+        return strangers
+
+    def all_nodes(self) -> list[Node]:
+        """Return the m nodes of the envs' frames, `NO_NODE` where there was no step state."""
+        if len(self.rows) == len(self.held):
+            return self.rows.nodes
+        nodes = iter(self.rows.nodes)
+        return [next(nodes) if held else NO_NODE for held in self.held]
+
+
+def join(feedback: Feedback, next_obs: dict[str, Any], finite: np.ndarray, memory: EnvMemory) -> Transitions:
+    """Join a feedback with its envs' step states, which the memory then forgets.
+
+    Args:
+        feedback: m rows.
+        next_obs: Its observations as the policy reads them, a tree of leading m.
+        finite: Which rows have only finite numbers, b1[m].
+        memory: The connection's.
+    """
+    steps = memory.take(feedback.env_indices)
+    held = steps.held
+    reward, terminated, truncated = feedback.rewards, feedback.terminated, feedback.truncated
+    info: Any = feedback.info_rows()
+    if not held.all():
+        next_obs, finite = trees.take(next_obs, held), finite[held]
+        reward, terminated, truncated = reward[held], terminated[held], truncated[held]
+        info = [info[row] for row in np.flatnonzero(held)]
+    rows = FeedbackRows(
+        obs=steps.obs,
+        runtime_state=steps.runtime_state,
+        train_state=steps.train_state,
+        terminated=steps.terminated,
+        truncated=steps.truncated,
+        next_obs=next_obs,
+        reward=reward,
+        info=info,
+        next_terminated=terminated,
+        next_truncated=truncated,
+        nodes=steps.nodes,
+    )
+    return Transitions(feedback, held, rows, steps.versions, finite)

@@ -1,0 +1,158 @@
+"""The event loop as the scheduler sees it: time, timers, threads for slow calls, and spinning."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import queue
+import threading
+import time
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from typing import Any, Generic, Protocol, TypeVar
+
+from plugrl_server.serving.connection.session import Clock
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outcome(Generic[T]):
+    """What a call came to.
+
+    Attributes:
+        value: What it returned; None where it raised.
+        error: What it raised, or None.
+        seconds: How long it took.
+    """
+
+    value: T | None
+    error: Exception | None
+    seconds: float
+
+
+def attempt(job: Callable[[], T]) -> Outcome[T]:
+    """Call something and return its outcome."""
+    started = time.perf_counter()
+    try:
+        value = job()
+    except Exception as error:
+        return Outcome(None, error, time.perf_counter() - started)
+    return Outcome(value, None, time.perf_counter() - started)
+
+
+class Pace:
+    """Which kinds of calls are quick enough for the event loop's own thread.
+
+    A tiny policy must not pay 100 us of thread hops for each inference, and a slow one must never block the loop: a
+    kind runs inline only after `CALLS` calls in a row that all took less than `LIMIT`.
+    """
+
+    CALLS = 20
+    LIMIT = 1e-3
+
+    def __init__(self) -> None:
+        self._quick: dict[Hashable, int] = {}
+
+    def is_quick(self, kind: Hashable) -> bool:
+        """Return whether calls of this kind may run inline."""
+        return self._quick.get(kind, 0) >= self.CALLS
+
+    def note(self, kind: Hashable, seconds: float) -> None:
+        """Take the duration of a call."""
+        self._quick[kind] = self._quick.get(kind, 0) + 1 if seconds < self.LIMIT else 0
+
+
+class Runtime(Clock, Protocol):
+    """What the scheduler runs on."""
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call back once what has arrived already is handled."""
+        ...
+
+    def work(self, lane: str, job: Callable[[], Any], done: Callable[[Outcome[Any]], None]) -> None:
+        """Do a job in the worker thread of a lane, then call `done` on the event loop's thread."""
+        ...
+
+
+class Worker:
+    """A thread that does jobs in order. It is a daemon: a job that never ends does not keep the process alive."""
+
+    def __init__(self, name: str) -> None:
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Callable[[], None]) -> None:
+        """Queue a job, which must not raise."""
+        self._jobs.put(job)
+
+    def stop(self) -> None:
+        """End the thread after the jobs in its queue; does not wait."""
+        self._jobs.put(None)
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+
+
+class LoopRuntime:
+    """The runtime of a real server."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._workers: dict[str, Worker] = {}
+        self.time = loop.time
+        self.call_at = loop.call_at
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call back in the loop's next iteration."""
+        self._loop.call_soon(callback)
+
+    def work(self, lane: str, job: Callable[[], Any], done: Callable[[Outcome[Any]], None]) -> None:
+        """Do a job in the thread of a lane."""
+        if lane not in self._workers:
+            self._workers[lane] = Worker(f"plugrl-{lane}")
+        self._workers[lane].submit(lambda: self._hand_back(attempt(job), done))
+
+    def close(self) -> None:
+        """Let the threads end."""
+        for worker in self._workers.values():
+            worker.stop()
+
+    def _hand_back(self, outcome: Outcome[Any], done: Callable[[Outcome[Any]], None]) -> None:
+        with suppress(RuntimeError):  # the run was stopped without waiting for this job, and the loop is closed
+            self._loop.call_soon_threadsafe(done, outcome)
+
+
+class Spinner:
+    """Polls the sockets for a while after each activity instead of sleeping at once (`--spin-us`).
+
+    Waking a sleeping process costs about 100 us on a virtual machine. The while is halved each time it passed without
+    activity, down to a sixteenth, and doubled each time it did not, so that an idle server does not burn a core.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, longest: float) -> None:
+        self._loop = loop
+        self._longest = longest
+        self._while = longest
+        self._until = 0.0
+        self._spinning = False
+
+    def active(self) -> None:
+        """Note that something arrived."""
+        if not self._longest:
+            return
+        if self._spinning:
+            self._while = min(2 * self._while, self._longest)
+        self._until = self._loop.time() + self._while
+        if not self._spinning:
+            self._spinning = True
+            self._loop.call_soon(self._spin)
+
+    def _spin(self) -> None:
+        if self._loop.time() < self._until:
+            self._loop.call_soon(self._spin)
+        else:
+            self._spinning = False
+            self._while = max(self._while / 2, self._longest / 16)
