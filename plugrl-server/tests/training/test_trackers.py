@@ -1,11 +1,13 @@
+import importlib.util
 import logging
 import math
 import sys
 import types
 
 import pytest
+from plugrl_server.run_config import TrackConfig, UsageError
 from plugrl_server.training import trackers
-from plugrl_server.training.trackers import Swanlab, TensorBoard, Trackers, Wandb, missing_package, opened
+from plugrl_server.training.trackers import Swanlab, TensorBoard, Trackers, Wandb, check_packages, opened_trackers
 
 
 class Recorder:
@@ -53,22 +55,27 @@ def test_a_tracker_that_cannot_close_does_not_keep_the_others_from_it():
     assert good.closed
 
 
-def test_a_tracker_that_cannot_be_opened_is_left_out(caplog):
-    def fail():
+def test_a_tracker_that_cannot_be_opened_is_left_out(tmp_path, monkeypatch, caplog):
+    def fail(**_):
         raise RuntimeError("not logged in")
 
-    assert opened(fail, "wandb") == []
+    monkeypatch.setitem(sys.modules, "wandb", types.SimpleNamespace(init=fail))
+    found = opened_trackers(TrackConfig(wandb=True), "run", {}, tmp_path)
+    assert [tracker.name for tracker in found] == ["TensorBoard"]
+    found[0].close()
     assert "wandb cannot be opened, the run goes on without it: RuntimeError: not logged in" in caplog.text
-    recorder = Recorder()
-    assert opened(lambda: recorder, "x") == [recorder]
 
 
-def test_a_missing_package_is_named_with_its_extra():
+@pytest.mark.parametrize("package", ["wandb", "swanlab"])
+def test_a_missing_package_is_named_with_its_extra(package, monkeypatch):
     """Lesson 25."""
-    assert missing_package("no_such_tracker") == (
-        '--track.no_such_tracker needs the package no_such_tracker: pip install "plugrl-server[no_such_tracker]"'
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UsageError) as caught:
+        check_packages(TrackConfig(**{package: True}))
+    assert str(caught.value) == (
+        f"--track.{package} needs the package {package}, which is not installed: pip install 'plugrl-server[{package}]'"
     )
-    assert missing_package("numpy") is None
+    check_packages(TrackConfig())
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -94,7 +101,7 @@ def test_wandb_gets_the_name_the_configuration_and_finite_numbers(tmp_path, monk
     )
     fake = types.SimpleNamespace(init=lambda **options: calls.append(options) or run)
     monkeypatch.setitem(sys.modules, "wandb", fake)
-    tracker = Wandb("run", {"seed": 1}, tmp_path, project="p", entity=None, offline=True)
+    tracker = Wandb("run", {"seed": 1}, tmp_path, TrackConfig(project="p", offline=True))
     tracker.log(5, {"a/b": 1.0, "a/nan": math.nan})
     tracker.close()
     assert calls == [
@@ -119,7 +126,7 @@ def test_swanlab_gets_the_name_the_configuration_and_finite_numbers(tmp_path, mo
         finish=lambda: calls.append("finish"),
     )
     monkeypatch.setitem(sys.modules, "swanlab", fake)
-    tracker = Swanlab("run", {"seed": 1}, tmp_path, project="p", entity="me", offline=False)
+    tracker = Swanlab("run", {"seed": 1}, tmp_path, TrackConfig(project="p", entity="me"))
     tracker.log(5, {"a/b": 1.0})
     tracker.close()
     assert calls[0]["workspace"] == "me"

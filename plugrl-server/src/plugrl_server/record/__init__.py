@@ -1,1 +1,1 @@
-"""What a run writes down about itself: `config.json`, and configuration values as JSON."""
+"""What a run writes down and prints about itself: `config.json`, configuration values as JSON, closing words, log."""

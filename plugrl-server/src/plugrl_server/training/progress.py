@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from types import TracebackType
-from typing import Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -65,15 +63,10 @@ class Progress:
         self._last_line = clock()
         self._live = Live(console=console, get_renderable=self.panel, refresh_per_second=4) if live else None
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
+        """Begins to draw."""
         if self._live is not None:
             self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Leaves the last state on the screen."""
@@ -120,7 +113,7 @@ class Progress:
 
     def say(self, message: RenderableType) -> None:
         """Prints something above the panel."""
-        self._console.print(message, highlight=False)
+        self._console.print(message, markup=False, highlight=False, soft_wrap=isinstance(message, str))
 
     def panel(self) -> RenderableType:
         """The live panel."""
@@ -142,7 +135,7 @@ class Progress:
                 self._samples.popleft()
         if self._live is None and now - self._last_line >= LINE_INTERVAL:
             self._last_line = now
-            self._console.print(self.line(), highlight=False, soft_wrap=True)
+            self.say(self.line())
 
     def _steps(self) -> str:
         if self._total is None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from plugrl_server.run_config import TrackConfig, UsageError
 from plugrl_server.training.metrics import as_number
 
 logger = logging.getLogger(__name__)
@@ -87,20 +88,20 @@ class Wandb:
         name: Name of the run.
         config: Content of `config.json`.
         folder: The run folder.
-        project: Project to file it under.
-        entity: Team or user; None for the account's own.
-        offline: Record on this disk only.
+        track: Project, team and whether to record on this disk only.
     """
 
     name = "wandb"
 
-    def __init__(
-        self, name: str, config: Mapping[str, Any], folder: Path, *, project: str, entity: str | None, offline: bool
-    ):
+    def __init__(self, name: str, config: Mapping[str, Any], folder: Path, track: TrackConfig):
         wandb = importlib.import_module("wandb")
-        mode = "offline" if offline else "online"
         self._run = wandb.init(
-            project=project, entity=entity, name=name, config=dict(config), dir=str(folder), mode=mode
+            project=track.project,
+            entity=track.entity,
+            name=name,
+            config=dict(config),
+            dir=str(folder),
+            mode="offline" if track.offline else "online",
         )
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -117,17 +118,15 @@ class Swanlab:
 
     name = "swanlab"
 
-    def __init__(
-        self, name: str, config: Mapping[str, Any], folder: Path, *, project: str, entity: str | None, offline: bool
-    ):
+    def __init__(self, name: str, config: Mapping[str, Any], folder: Path, track: TrackConfig):
         self._swanlab = importlib.import_module("swanlab")
         self._swanlab.init(
-            project=project,
-            workspace=entity,
+            project=track.project,
+            workspace=track.entity,
             experiment_name=name,
             config=dict(config),
             logdir=str(folder / "swanlab"),
-            mode="offline" if offline else "cloud",
+            mode="offline" if track.offline else "cloud",
         )
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -139,14 +138,39 @@ class Swanlab:
         self._swanlab.finish()
 
 
-def missing_package(package: str) -> str | None:
-    """Advice for a tracker whose package is not installed; None when it is."""
-    if importlib.util.find_spec(package) is not None:
-        return None
-    return f'--track.{package} needs the package {package}: pip install "plugrl-server[{package}]"'
+def opened_trackers(
+    track: TrackConfig, name: str, config: Mapping[str, Any], folder: Path, *, last_step: int | None = None
+) -> list[Tracker]:
+    """TensorBoard and whatever else was asked for, as far as it can be opened.
+
+    Args:
+        track: The flags.
+        name: Name of the run.
+        config: Content of `config.json`.
+        folder: The run folder.
+        last_step: When a run is resumed: the checkpoint's step.
+    """
+    trackers = _opened(lambda: TensorBoard(folder / "tensorboard", last_step=last_step), TensorBoard.name)
+    if track.wandb:
+        trackers += _opened(lambda: Wandb(name, config, folder, track), Wandb.name)
+    if track.swanlab:
+        trackers += _opened(lambda: Swanlab(name, config, folder, track), Swanlab.name)
+    return trackers
 
 
-def opened(make: Callable[[], Tracker], name: str) -> list[Tracker]:
+def check_packages(track: TrackConfig) -> None:
+    """Refuses trackers whose package is not installed.
+
+    Raises:
+        UsageError: With the command that installs it.
+    """
+    for package, wanted in (("wandb", track.wandb), ("swanlab", track.swanlab)):
+        if wanted and importlib.util.find_spec(package) is None:
+            command = f"pip install 'plugrl-server[{package}]'"
+            raise UsageError(f"--track.{package} needs the package {package}, which is not installed: {command}")
+
+
+def _opened(make: Callable[[], Tracker], name: str) -> list[Tracker]:
     """The tracker in a list, or an empty list and one warning when it cannot be opened."""
     try:
         return [make()]

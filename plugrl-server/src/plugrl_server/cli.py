@@ -1,0 +1,140 @@
+"""`plugrl-run-server <policy> <variant> <algo> <variant> [flags]`.
+
+Exit codes: 0 the run ended well (finished, stopped cleanly by a signal, or its clients finished); 1 it failed or could
+not start; 2 the command line asks for something that cannot be; 130 it was interrupted before or without a clean stop.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import tyro
+from rich.console import Console
+
+from plugrl_server.assembly import ConfigError, Selection
+from plugrl_server.record.config_json import RecordError, config_from_json
+from plugrl_server.record.run_record import RunRecord, read_record
+from plugrl_server.run_config import RunConfig, UsageError, redacted
+from plugrl_server.selecting import PROGRAM, Words, check_names, config_classes, import_modules, show_choices, split
+from plugrl_server.training.run_folder import FolderError, RunFolder, earlier_runs, run_name
+from plugrl_server.training.trackers import check_packages
+
+USAGE, INTERRUPTED = 2, 130
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command line; modules imported before the call may have registered policies and algorithms.
+
+    Args:
+        argv: Words after the program's name; by default the process's own.
+
+    Raises:
+        SystemExit: Always where the exit code is not 0.
+    """
+    code = _main(sys.argv[1:] if argv is None else list(argv))
+    if code:
+        sys.exit(code)
+
+
+def _main(argv: Sequence[str]) -> int:
+    try:
+        words = split(argv)
+        import_modules(words.flags)
+        check_names(words.names)
+        if len(words.names) < 4:
+            show_choices(words.names, Console())
+            return 0 if words.wants_help else USAGE
+        return _run(words, argv)
+    except (UsageError, ConfigError, RecordError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return USAGE
+    except FolderError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        return INTERRUPTED
+
+
+def _run(words: Words, argv: Sequence[str]) -> int:
+    config, selection = parse(words)
+    check_packages(config.track)
+    folder = RunFolder(_parent(config, words) / run_name(config.exp_name, config.prefix, config.suffix, datetime.now()))
+    folder.check_free(overwrite=config.overwrite, resume=config.resume)
+    record = None
+    if config.resume:
+        record = read_record(folder.path)
+        config, selection = parse(words, record)
+    # Imported here because it takes seconds, which neither --help nor a mistake on the command line should.
+    from plugrl_server.run import start
+
+    return start(config, selection, folder, redacted([PROGRAM, *argv], config.api_key), record)
+
+
+def parse(words: Words, record: RunRecord | None = None) -> tuple[RunConfig, Selection]:
+    """Reads the flags.
+
+    Args:
+        words: The command line with its four names, all registered.
+        record: The run to go on with; its values are the defaults of the policy's and the algorithm's flags.
+
+    Raises:
+        UsageError: A value is out of range, or `record` is another policy's or algorithm's.
+        SystemExit: From tyro, for `--help` and for flags that it does not know or cannot read.
+    """
+    policy, algorithm = config_classes(words.names)
+    fields = [
+        _field("policy", policy, record and record.policy),
+        _field("algo", algorithm, record and record.algorithm),
+    ]
+    kind = dataclasses.make_dataclass("CommandLine", fields, bases=(RunConfig,), frozen=True, kw_only=True)
+    if record is not None:
+        _check_same_variants(words.names, record)
+    prog = " ".join([PROGRAM, *words.names])
+    try:
+        values: Any = tyro.cli(kind, args=list(words.flags), prog=prog, description="Flags of the run.")
+    except ValueError as error:  # a configuration that refuses a value when it is made
+        raise UsageError(str(error)) from None
+    own = {field.name: getattr(values, field.name) for field in dataclasses.fields(RunConfig)}
+    config = RunConfig(**own).checked()
+    _check_resume(config, words)
+    policy_uid, policy_variant, algo_uid, algo_variant = words.names
+    return config, Selection(policy_uid, policy_variant, values.policy, algo_uid, algo_variant, values.algo)
+
+
+def _field(name: str, kind: type, part: Any) -> tuple[str, type, Any]:
+    """The group of flags of a configuration class, with its values (or a recorded run's) as defaults."""
+    try:
+        default = kind()
+    except TypeError:  # a class of the user's with fields that have no default: their flags are required
+        return name, kind, dataclasses.field()
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    if part is not None:
+        default = config_from_json(default, part.config)
+    return name, kind, dataclasses.field(default_factory=lambda: default)
+
+
+def _check_same_variants(names: Sequence[str], record: RunRecord) -> None:
+    recorded = (record.policy.uid, record.policy.variant, record.algorithm.uid, record.algorithm.variant)
+    if tuple(names) != recorded:
+        raise UsageError(f"--resume: that run is {' '.join(recorded)}, not {' '.join(names)}")
+
+
+def _check_resume(config: RunConfig, words: Words) -> None:
+    if config.resume and config.exp_name is None:
+        runs = ", ".join(earlier_runs(_parent(config, words))[:5]) or "none"
+        raise UsageError(f"--resume needs --exp-name; the latest runs there: {runs}")
+
+
+def _parent(config: RunConfig, words: Words) -> Any:
+    policy, _, algorithm, _ = words.names
+    return config.checkpoint_base_dir / algorithm / policy
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,372 @@
+"""A run from a checked command line to its exit code: build, listen, serve, stop, report."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+
+from plugrl_protocol.observation import Observation
+from plugrl_protocol.spaces import Declaration
+from rich.console import Console
+
+from plugrl_server import assembly
+from plugrl_server.assembly import Selection
+from plugrl_server.children.child import Child
+from plugrl_server.children.command import reachable
+from plugrl_server.children.supervisor import Supervisor
+from plugrl_server.common.checkpoint_manager import CheckpointError, CheckpointManager
+from plugrl_server.record.config_json import config_to_json
+from plugrl_server.record.run_record import RunRecord, versions
+from plugrl_server.record.summary import Closing, configuration, resume_command
+from plugrl_server.run_config import RunConfig
+from plugrl_server.selecting import PROGRAM
+from plugrl_server.serving.interface import RunResult, ServingOptions
+from plugrl_server.serving.server import TrainingServer
+from plugrl_server.source import ResumeError, Source, changes
+from plugrl_server.training.learning_curve import draw
+from plugrl_server.record.logs import logging_to
+from plugrl_server.training.metrics import MetricsFile, read_rows
+from plugrl_server.training.progress import STOPPING, Progress
+from plugrl_server.training.reporter import Reporter
+from plugrl_server.training.run_folder import FolderError, RunFolder
+from plugrl_server.training.trackers import Trackers, opened_trackers
+
+FAILED, INTERRUPTED = 1, 130
+CLIENTS_FINISHED = "clients finished"
+LAST_RESORT = 5.0
+"""Seconds after the second signal when the process ends, whatever it is doing."""
+
+
+class StartError(Exception):
+    """The run cannot start; the text says why."""
+
+
+def start(
+    config: RunConfig, selection: Selection, folder: RunFolder, command: Sequence[str], record: RunRecord | None
+) -> int:
+    """Runs to the end and returns the exit code.
+
+    Args:
+        config: Flags of the run, checked.
+        selection: Policy and algorithm with their configurations.
+        folder: The run folder, free to use.
+        command: Words of the command line, without the API key.
+        record: The run to go on with, or None.
+    """
+    console = Console()
+    live = config.show_progress_bar and console.is_terminal
+    with logging_to(console, config.log_level, live=live):
+        _say(console, shown(config, selection))
+        try:
+            run = Run(config, selection, folder, command, record, console, live=live)
+            run.build()
+            code = asyncio.run(run.serve())
+        except KeyError as error:
+            sys.stderr.write("\n".join([f"KeyError: {error}", *getattr(error, "__notes__", [])]) + "\n")
+            return FAILED
+        except (StartError, FolderError, ResumeError, CheckpointError) as error:
+            sys.stderr.write(f"error: {error}\n")
+            return FAILED
+    _leave_if_stuck(code)
+    return code
+
+
+def shown(config: RunConfig, selection: Selection) -> str:
+    """The whole configuration as text."""
+    chosen = selection
+    return "\n".join(
+        [
+            configuration(f"policy {chosen.policy_uid} {chosen.policy_variant}", config_to_json(chosen.policy_config)),
+            configuration(f"algorithm {chosen.algo_uid} {chosen.algo_variant}", config_to_json(chosen.algo_config)),
+            configuration("run", config.public()),
+        ]
+    )
+
+
+class Run:
+    """One run.
+
+    Args:
+        config: Flags of the run, checked.
+        selection: Policy and algorithm with their configurations.
+        folder: The run folder, free to use.
+        command: Words of the command line, without the API key.
+        record: The run to go on with, or None.
+        console: Where to print.
+        live: Whether to draw a live panel.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        selection: Selection,
+        folder: RunFolder,
+        command: Sequence[str],
+        record: RunRecord | None,
+        console: Console,
+        *,
+        live: bool,
+    ):
+        self._config, self._folder, self._command, self._resumed = config, folder, list(command), record
+        self._console, self._live = console, live
+        self._name = folder.path.name
+        self._names = (
+            selection.policy_uid,
+            selection.policy_variant,
+            selection.algo_uid,
+            selection.algo_variant,
+        )
+        self._seed = _seed(config, record)
+        self._checkpoints = CheckpointManager(folder.checkpoints, config.keep_checkpoints)
+        self._source = Source(
+            selection,
+            seed=self._seed,
+            torch_threads=config.torch_threads,
+            save=self._checkpoints.save,
+            on_declared=self._declared,
+        )
+        self._total: int | None = getattr(selection.algo_config, "global_steps", None)
+        self._first_step = 0
+        self._declaration: Declaration | None = record.declaration if record else None
+        self._observation: Observation | None = record.observation if record else None
+        self._signals = 0
+        self._listened = False
+        self._result: RunResult | None = None
+
+    # Before the socket opens -------------------------------------------------------------------------------------
+
+    def build(self) -> None:
+        """Checks the selection and builds what can be built before a client comes.
+
+        Raises:
+            KeyError: A class is not registered; the notes name the missing import.
+            ConfigError: The selection cannot work.
+            ResumeError: The checkpoint does not fit.
+            CheckpointError: The checkpoint is damaged.
+            StartError: There is nothing left to do.
+        """
+        assembly.check(self._source.selection)
+        if self._resumed is None:
+            self._source.build_early()
+        else:
+            self._restore(self._resumed)
+
+    def _restore(self, record: RunRecord) -> None:
+        selection = self._source.selection
+        changed = changes(record.policy, selection.policy_config, "policy")
+        changed += changes(record.algorithm, selection.algo_config, "algo")
+        if changed:
+            _say(self._console, "changed since the run was saved: " + ", ".join(changed))
+        checkpoint = self._checkpoints.load()
+        try:
+            self._source.build_from(checkpoint, record.declaration, record.observation)
+        except ResumeError as error:
+            raise ResumeError(f"{error}" + (f"; changed: {', '.join(changed)}" if changed else "")) from error
+        trainer = self._source.trainer
+        if trainer is None or trainer.should_stop():
+            raise StartError(
+                f"nothing left to do: {self._folder.path} stands at step {checkpoint.step}; raise --algo.global-steps"
+            )
+        self._first_step = checkpoint.step
+        _say(self._console, f"resuming at step {checkpoint.step:,}")
+
+    # Serving -----------------------------------------------------------------------------------------------------
+
+    async def serve(self) -> int:
+        """Serves until the run ends and returns the exit code.
+
+        Raises:
+            StartError: The address cannot be listened on.
+            FolderError: The run folder cannot be used after all.
+        """
+        self._events = Reporter(self._progress(), self._listening, self._connections_changed)
+        self._server = TrainingServer(self._source, self._options(), self._events)
+        self._children = Supervisor(
+            self._config.client,
+            logs=self._folder.client_logs,
+            api_key=self._config.api_key,
+            connections=lambda: self._server.connection_count,
+            on_failed=lambda: self._server.request_stop("clients failed", exit_code=FAILED),
+            on_finished=lambda: self._server.request_stop(CLIENTS_FINISHED),
+        )
+        started = time.monotonic()
+        try:
+            with self._signals_handled():
+                self._result = await self._server.run()
+                seconds = time.monotonic() - started
+                self._events.progress.enter(STOPPING)
+                failed = await self._children.finish()
+        finally:
+            self._children.hurry()
+            self._children.sweep()
+            self._events.close()
+            self._folder.close()
+        if not self._listened:
+            raise StartError(f"{self._result.error}; --port 0 takes any free port")
+        return self._close(self._result, failed, seconds)
+
+    def _options(self) -> ServingOptions:
+        config = self._config
+        return ServingOptions(
+            host=config.host,
+            port=config.port,
+            api_key=config.api_key,
+            max_frame=max(1, int(config.max_frame_mib * 2**20)),
+            mini_infer_batch_size=config.mini_infer_batch_size,
+            infer_wait_ms=config.infer_wait_ms,
+            feedback_wait_timeout=config.feedback_wait_timeout,
+            metadata=config.metadata_items,
+            deterministic=config.deterministic,
+            spin_us=config.spin_us,
+        )
+
+    def _progress(self) -> Progress:
+        return Progress(
+            self._console,
+            title=self._name,
+            total=self._total,
+            step=self._first_step,
+            live=self._live,
+            metric_table=self._config.show_metric_table,
+        )
+
+    def _listening(self, host: str, port: int) -> None:
+        self._listened = True
+        self._folder.open(self._record(), resume=self._resumed is not None)
+        last_step = None if self._resumed is None else self._first_step
+        rows = MetricsFile(self._folder.metrics, last_step=last_step)
+        curves = opened_trackers(
+            self._config.track, self._name, self._record().to_json(), self._folder.path, last_step=last_step
+        )
+        self._events.attach(Trackers([rows]), Trackers(curves))
+        _say(self._console, f"run folder: {self._folder.path}\nlistening on {host} port {port}")
+        self._children.start(host, port)
+        if not self._config.client:
+            _say(self._console, client_hint(reachable(host), port))
+        if self._source.trainer is None:
+            _say(self._console, self._declaration_hint())
+        self._events.progress.start()
+
+    def _connections_changed(self) -> None:
+        self._children.connections_changed()
+
+    def _declared(self, declaration: Declaration | None, observation: Observation) -> None:
+        self._declaration, self._observation = declaration, observation.take([0])
+        self._folder.write_record(self._record())
+
+    def _record(self) -> RunRecord:
+        policy, algorithm = self._source.parts()
+        return RunRecord(
+            policy=policy,
+            algorithm=algorithm,
+            run=self._config.public(),
+            seed=self._seed,
+            versions=versions(),
+            command=self._command,
+            declaration=self._declaration,
+            observation=self._observation,
+        )
+
+    def _declaration_hint(self) -> str:
+        flags = (f"--policy.{name.replace('_', '-')}" for name in assembly.missing(self._source.selection))
+        return f"the first client that declares its spaces sizes the policy; for one that does not: {' '.join(flags)}"
+
+    # Stopping ----------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _signals_handled(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+            numbers.append(signal.SIGHUP)
+        for number in numbers:
+            loop.add_signal_handler(number, self._signalled, number)
+        try:
+            yield
+        finally:
+            for number in numbers:
+                loop.remove_signal_handler(number)
+
+    def _signalled(self, number: signal.Signals) -> None:
+        self._signals += 1
+        if self._signals == 1 and self._result is None:
+            self._events.progress.say(f"{number.name}: stopping cleanly with a checkpoint; once more stops at once")
+            self._server.request_stop("interrupted")
+            return
+        self._events.progress.say(f"{number.name}: stopping at once")
+        self._children.hurry()
+        self._server.stop_now()
+        last_resort = threading.Timer(LAST_RESORT, os._exit, (INTERRUPTED,))
+        last_resort.daemon = True
+        last_resort.start()
+
+    def _close(self, result: RunResult, failed: Sequence[Child], seconds: float) -> int:
+        rows = list(read_rows(self._folder.metrics))
+        note = draw(rows, self._folder.learning_curve, self._name)
+        if note is not None:
+            _say(self._console, note)
+        closing = Closing(
+            reason=self._reason(result),
+            error=result.error,
+            step=result.global_step,
+            seconds=seconds,
+            steps_done=result.global_step - self._first_step,
+            accounting=result.accounting.table(),
+            folder=self._folder.path,
+            saved=result.saved,
+            rows=rows,
+            resume=resume_command(PROGRAM, self._names, self._name, self._config.checkpoint_base_dir),
+        )
+        _say(self._console, closing.text())
+        for child in failed:
+            sys.stderr.write(f"error: {self._children.report(child)}\n")
+        if self._signals > 1 and result.reason == "interrupted":
+            return INTERRUPTED
+        return result.exit_code or (FAILED if failed else 0)
+
+    def _reason(self, result: RunResult) -> str:
+        if result.reason != CLIENTS_FINISHED:
+            return result.reason
+        total = "" if self._total is None else f" of {self._total}"
+        return f"{CLIENTS_FINISHED} at step {result.global_step}{total}"
+
+
+def client_hint(host: str, port: int) -> str:
+    """How to start a client for a server that waits for one."""
+    return (
+        "waiting for a client; start one with\n"
+        f"  plugrl-run-env-client classic-v1 --env.name Pendulum-v1 --server-host {host} --server-port {port}"
+    )
+
+
+def _seed(config: RunConfig, record: RunRecord | None) -> int:
+    if record is None:
+        return config.seed if config.seed is not None else random.SystemRandom().randrange(2**31)
+    if config.seed not in (None, record.seed):
+        raise StartError(
+            f"--seed {config.seed} contradicts the run's seed {record.seed}: a resumed run goes on with its saved "
+            f"random state; leave --seed out"
+        )
+    return record.seed
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _leave_if_stuck(code: int) -> None:
+    """Ends the process when a call of the algorithm is still running: waiting for it could take for ever."""
+    stuck = [thread for thread in threading.enumerate() if thread.name.startswith("plugrl-")]
+    for thread in stuck:
+        thread.join(timeout=0.5)
+    if any(thread.is_alive() for thread in stuck):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)

@@ -1,0 +1,180 @@
+"""Where a run's trainer comes from: built before the socket opens, from a checkpoint, or on the first declaration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from plugrl_protocol.observation import Observation
+from plugrl_protocol.spaces import Declaration
+
+from plugrl_server import assembly
+from plugrl_server.algorithm.registration import ALGORITHMS
+from plugrl_server.assembly import CannotServe, Selection
+from plugrl_server.common.checkpoint_manager import Checkpoint
+from plugrl_server.policy.registration import POLICIES
+from plugrl_server.record.config_json import config_to_json
+from plugrl_server.record.run_record import Part
+from plugrl_server.training.trainer import Trainer
+
+SMALL = 1_000_000
+"""Networks with fewer parameters run on one thread: a second one costs more than it gains."""
+
+
+class ResumeError(Exception):
+    """A checkpoint does not fit the run that shall go on from it; the text names what changed."""
+
+
+class Source:
+    """Builds the trainer and keeps what the clients of the run agree on.
+
+    Args:
+        selection: Policy and algorithm.
+        seed: Seed of Python, NumPy and Torch.
+        torch_threads: Torch's threads; None to choose by the size of the network.
+        save: Writes a checkpoint and returns its folder.
+        on_declared: Told the first declaration and observation that the run was built for, once each is known.
+
+    Attributes:
+        selection: The same, with every dimension filled once it is known.
+        trainer: The trainer, once it is built.
+    """
+
+    def __init__(
+        self,
+        selection: Selection,
+        *,
+        seed: int,
+        torch_threads: int | None,
+        save: Callable[[Checkpoint], Path],
+        on_declared: Callable[[Declaration | None, Observation], None],
+    ):
+        self.selection = selection
+        self.trainer: Trainer | None = None
+        self._seed, self._torch_threads, self._save, self._on_declared = seed, torch_threads, save, on_declared
+        self._agreement: assembly.Agreement | None = None
+        self._declared = False
+
+    def build_early(self) -> None:
+        """Builds the trainer now, where the flags or the policy's own defaults say every dimension."""
+        if not assembly.missing(self.selection):
+            self._assemble(self.selection, None)
+
+    def build_from(
+        self, checkpoint: Checkpoint, declaration: Declaration | None, observation: Observation | None
+    ) -> None:
+        """Builds the trainer and restores it.
+
+        Args:
+            checkpoint: The state to go on from.
+            declaration: The spaces that the run's first client declared.
+            observation: A row of the observations it sent.
+
+        Raises:
+            ResumeError: The checkpoint does not fit the policy or the algorithm.
+        """
+        try:
+            selection = assembly.with_declaration(self.selection, declaration, observation)
+        except CannotServe as error:
+            raise ResumeError(str(error)) from None
+        self._declared = declaration is not None
+        self._assemble(selection, checkpoint)
+
+    def build(self, declaration: Declaration | None, observation: Observation) -> Trainer:
+        """Builds the trainer for the first client.
+
+        Raises:
+            CannotServe: The policy cannot act or see in that client's environments.
+        """
+        selection = assembly.with_declaration(self.selection, declaration, observation)
+        trainer = self._assemble(selection, None)
+        problem = self.disagreement(declaration, observation)
+        if problem is not None:
+            self.trainer = None
+            raise CannotServe(problem)
+        return trainer
+
+    def disagreement(self, declaration: Declaration | None, observation: Observation) -> str | None:
+        """Why a client does not fit this run, or None; the first that fits decides for those after it."""
+        if self._agreement is None:
+            return "the policy is not built yet"
+        problem = self._agreement.admit(declaration, observation)
+        if problem is None and declaration is not None and not self._declared:
+            self._declared = True
+            self._on_declared(declaration, observation)
+        return problem
+
+    def describe(self) -> dict[str, Any]:
+        """What the metadata can say by now; what is unknown is absent."""
+        policy = ALGORITHMS.get_class(self.selection.algo_uid), POLICIES.get_class(self.selection.policy_uid)
+        known: dict[str, Any] = dict(zip(("algorithm", "policy"), (kind.__name__ for kind in policy), strict=True))
+        if self.trainer is not None:
+            built = self.trainer.policy
+            known["action_horizon"] = int(built.action_horizon)
+            if built.action_dim is not None:
+                known["action_dim"] = int(built.action_dim)
+        return known
+
+    def parts(self) -> tuple[Part, Part]:
+        """Policy and algorithm as `config.json` names them."""
+        chosen = self.selection
+        return (
+            _part(
+                chosen.policy_uid, chosen.policy_variant, POLICIES.get_class(chosen.policy_uid), chosen.policy_config
+            ),
+            _part(chosen.algo_uid, chosen.algo_variant, ALGORITHMS.get_class(chosen.algo_uid), chosen.algo_config),
+        )
+
+    def _assemble(self, selection: Selection, checkpoint: Checkpoint | None) -> Trainer:
+        threads = _use_threads(self._torch_threads or 1)
+        algorithm = assembly.build(selection, seed=self._seed)
+        if self._torch_threads is None and _parameters(algorithm.policy) >= SMALL:
+            _use_threads(threads)
+        if checkpoint is not None:
+            try:
+                algorithm.load_checkpoint(checkpoint)
+            except Exception as error:  # an algorithm's own code, built-in or not, meets a state it does not know
+                raise ResumeError(
+                    f"checkpoint {checkpoint.step} does not fit: {type(error).__name__}: {error}"
+                ) from error
+        assembly.warm_up(algorithm)
+        self.selection = selection
+        self._agreement = assembly.Agreement(selection, algorithm.policy)
+        self.trainer = Trainer(algorithm, save=self._save, on_learn=None)
+        return self.trainer
+
+
+def changes(recorded: Part, config: Any, prefix: str) -> list[str]:
+    """Flags whose values differ from the recorded ones: `--algo.gamma 0.9 (was 0.99)`."""
+    before, now = _flat(recorded.config), _flat(config_to_json(config))
+    names = [name for name in now if name in before and now[name] != before[name]]
+    return [f"--{prefix}.{name.replace('_', '-')} {_shown(now[name])} (was {_shown(before[name])})" for name in names]
+
+
+def _part(uid: str, variant: str, kind: type, config: Any) -> Part:
+    return Part(uid, variant, kind.__module__, kind.__qualname__, config_to_json(config))
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+    return flat
+
+
+def _shown(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _parameters(policy: Any) -> int:
+    return sum(weights.numel() for weights in policy.parameters()) if hasattr(policy, "parameters") else 0
+
+
+def _use_threads(count: int) -> int:
+    """Sets Torch's threads and returns how many there were."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    return before
