@@ -82,7 +82,7 @@ def root_imports(root: Path) -> list[str]:
         for path in (path for path in sorted(package.rglob("*.py")) if path != package / "__init__.py"):
             depth = len(path.relative_to(package).parts)
             nodes = ast.walk(ast.parse(path.read_text()))
-            found += [f"{_name(path, root)}:{node.lineno}" for node in nodes if _names_root(node, package.name, depth)]
+            found += [f"{_name(path, root)}:{node.lineno}" for node in nodes if _names_root(node, package, depth)]
     return found
 
 
@@ -148,12 +148,18 @@ def _code_lines(function: Function) -> int:
     return (function.end_lineno or function.lineno) - function.lineno + 1 - docstring
 
 
-def _names_root(node: ast.AST, package: str, depth: int) -> bool:
+def _names_root(node: ast.AST, package: Path, depth: int) -> bool:
+    """Whether an import takes something from the root itself; `from <root> import <module>` takes a module."""
     if isinstance(node, ast.Import):
-        return any(alias.name == package for alias in node.names)
-    if isinstance(node, ast.ImportFrom):
-        return node.module == package if node.level == 0 else node.level == depth and node.module is None
-    return False
+        return any(alias.name == package.name for alias in node.names)
+    if not isinstance(node, ast.ImportFrom):
+        return False
+    from_root = node.module == package.name if node.level == 0 else node.level == depth and node.module is None
+    return from_root and not all(_is_module(package / alias.name) for alias in node.names)
+
+
+def _is_module(path: Path) -> bool:
+    return path.is_dir() or path.with_suffix(".py").exists()
 
 
 def _public(tree: ast.Module | ast.ClassDef) -> Iterator[ast.ClassDef | Function]:

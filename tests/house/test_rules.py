@@ -77,12 +77,16 @@ def test_a_module_without_its_test_file_is_found(write):
     assert rules.untested_modules(write("member/tests/inner/test_wheel.py")) == []
 
 
-@pytest.mark.parametrize("line", ["import pack", "from pack import engine", "from . import engine"])
+@pytest.mark.parametrize(
+    "line", ["import pack", "from pack import Engine", "from . import Engine", "from pack import engine, x"]
+)
 def test_an_import_of_the_own_root_is_found(write, line):
     assert rules.root_imports(write("member/src/pack/wheel.py", f"{SOUND}{line}\n")) == ["member/src/pack/wheel.py:2"]
 
 
-@pytest.mark.parametrize("line", ["import pack.engine", "from pack.engine import x", "from .engine import x"])
+@pytest.mark.parametrize(
+    "line", ["import pack.engine", "from pack.engine import x", "from .engine import x", "from pack import engine"]
+)
 def test_an_import_of_a_sibling_module_is_fine(write, line):
     assert rules.root_imports(write("member/src/pack/wheel.py", f"{SOUND}{line}\n")) == []
 

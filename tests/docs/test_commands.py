@@ -1,0 +1,168 @@
+"""Every command that the pages show is run, or parsed by the program it is for: a flag that is wrong fails here."""
+
+import ast
+import contextlib
+import io
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+import tyro
+from plugrl_env_client import cli as client_cli
+from plugrl_env_client.options import options_type
+from plugrl_env_client.registration import env_config
+from plugrl_server import assembly
+from plugrl_server import cli as server_cli
+from plugrl_server.algorithm.registration import list_algos
+from plugrl_server.run_config import UsageError
+from plugrl_server.selecting import check_names, split
+
+from tests.docs import pages
+
+COMMANDS = [command for page in pages.all_pages() for command in pages.commands(page)]
+SERVER, CLIENT = "plugrl-run-server", "plugrl-run-env-client"
+UV_VALUES = {"--extra", "--group", "--only-group", "--package", "--with"}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def your_algo():
+    """What the pages call `your-algo`: registered, as the reader's own module would do."""
+    if "your-algo" not in list_algos():
+        from tests.end_to_end.plugins.my_pkg import plugrl_algorithms
+
+        assert plugrl_algorithms.UID == "your-algo"
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=str)
+def test_a_shown_command_is_right(command):
+    check(list(command.argv))
+
+
+def test_the_pages_show_commands():
+    programs = [program(list(command.argv))[0] for command in COMMANDS]
+    assert programs.count(SERVER) > 10
+    assert programs.count(CLIENT) > 5
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "plugrl-run-server gaussian-policy default ppo default --prot 1",
+        "plugrl-run-server gaussian-policy default ppo default --port many",
+        "plugrl-run-server gaussian-policy default po default",
+        "uv run plugrl-run-server sac default ppo default",
+        "uv run plugrl-run-env-client classic-v1 --env.nam CartPole-v1",
+        "plugrl-run-env-client klassik-v1",
+        'plugrl-run-server dummy-policy default dummy default --client "plugrl-run-env-client dummy-v1 --envs 2"',
+        "uv run --extra nothing plugrl-run-server --help",
+        "uv run pytest no/such/folder",
+        "make train",
+    ],
+)
+def test_a_wrong_command_is_noticed(wrong):
+    with pytest.raises((AssertionError, SystemExit, ValueError, UsageError)), quiet():
+        check(shlex.split(wrong))
+
+
+def check(argv):
+    """Raise when a command of a page would not do what the page says."""
+    name, *arguments = program(argv)
+    assert name in CHECKS, f"{name}: teach tests/docs this program, or leave it out of the pages"
+    with quiet():
+        CHECKS[name](arguments)
+
+
+def program(argv):
+    """The program that a command runs, without `uv run` and its options."""
+    if argv[:2] != ["uv", "run"]:
+        return argv
+    rest = argv[2:]
+    while rest[0].startswith("-"):
+        option, value = rest[0], rest[1] if rest[0] in UV_VALUES else None
+        assert option in UV_VALUES, f"uv run {option}"
+        if option in {"--extra", "--group", "--only-group"}:
+            assert value in EXTRAS_AND_GROUPS, f"uv run {option} {value}"
+        rest = rest[2:]
+    return rest
+
+
+def check_server(arguments):
+    words = split(arguments)
+    check_names(words.names)
+    if len(words.names) < 4 or words.wants_help:
+        assert exit_code(server_cli.main, arguments) == 0
+        return
+    config, selection = server_cli.parse(words)
+    assembly.check(selection)
+    for command in config.client:
+        check(shlex.split(command))
+
+
+def check_client(arguments):
+    if not arguments or "--help" in arguments:
+        assert exit_code(client_cli.main, arguments) == 0
+        return
+    family, *flags = arguments
+    tyro.cli(options_type(env_config(family)), args=flags).check()
+
+
+def exit_code(main, arguments):
+    """What a program's `main` leaves with, by return or by SystemExit; None is 0, as for the interpreter."""
+    try:
+        return main(arguments) or 0
+    except SystemExit as ended:
+        return ended.code or 0
+
+
+def check_python(arguments):
+    """`-c CODE` compiles; what it hands to the server's `main()` is checked as the server's command line."""
+    assert arguments[0] == "-c", "the pages run only `python -c`"
+    tree = ast.parse(arguments[1])
+    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
+    if "main" in names:
+        check_server(arguments[2:])
+    else:
+        assert arguments[2:] == []
+
+
+def check_pytest(arguments):
+    for argument in arguments:
+        assert argument.startswith("-") or (pages.ROOT / argument).exists(), argument
+
+
+def check_script(arguments):
+    assert (pages.ROOT / arguments[0]).exists(), arguments[0]
+
+
+def check_installed(name, allowed):
+    """A program of the workspace's environment, used in one of the ways that CI uses, too."""
+
+    def look(arguments):
+        assert name in {"pip", "mkdocs"} or (Path(sys.executable).parent / name).exists(), name
+        assert arguments in allowed, f"{name} {shlex.join(arguments)}"
+
+    return look
+
+
+EXTRAS_AND_GROUPS = {"conformance", "mujoco", "wandb", "swanlab", "dev", "docs", "bench"}
+CHECKS = {
+    SERVER: check_server,
+    CLIENT: check_client,
+    "python": check_python,
+    "pytest": check_pytest,
+    "bash": check_script,
+    "pip": check_installed("pip", [["install", "uv"]]),
+    "ruff": check_installed("ruff", [["check"], ["format"]]),
+    "mypy": check_installed("mypy", [[]]),
+    "lint-imports": check_installed("lint-imports", [[]]),
+    "mkdocs": check_installed("mkdocs", [["build", "--strict"]]),
+    "pre-commit": check_installed("pre-commit", [["install"]]),
+    "tensorboard": check_installed("tensorboard", [["--logdir", "checkpoints"]]),
+}
+
+
+@contextlib.contextmanager
+def quiet():
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        yield
