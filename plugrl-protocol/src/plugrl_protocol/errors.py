@@ -8,6 +8,7 @@ from plugrl_protocol.closing import RESYNC, Close
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_SHOWN = 60
 
 
 class ProtocolError(Exception):
@@ -35,6 +36,12 @@ class LocalProtocolError(ProtocolError):
 
 class RemoteProtocolError(ProtocolError):
     """The peer broke the protocol: close with `error.close`."""
+
+
+def show_key(key: str | bytes) -> str:
+    """A map key as part of a path: keys come from a peer, so they are cut short and cannot break a log line."""
+    text = key if isinstance(key, str) else repr(key[:_SHOWN])[2:-1]
+    return text if len(text) <= _SHOWN and text.isprintable() else repr(text[:_SHOWN])
 
 
 def blame_peer(parse: Callable[_P, _R]) -> Callable[_P, _R]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from plugrl_protocol.codec.fields import describe, mismatch, read_closed_map, read_map
-from plugrl_protocol.errors import LocalProtocolError, blame_peer
+from plugrl_protocol.errors import LocalProtocolError, blame_peer, show_key
 
 _KEYS = frozenset({"images", "states", "text"})
 _CLAUSE = "5.2 observation/shape"
@@ -121,9 +121,9 @@ def _read_arrays(value: object, kinds: str, ndim: int, rows: int, path: str) -> 
     arrays = {}
     for name, array in read_map(value, path, "5.2 observation/keys").items():
         if not isinstance(array, np.ndarray) or array.ndim != ndim or array.dtype.kind not in kinds:
-            raise _wrong_array(array, ndim, rows, f"{path}.{name}")
+            raise _wrong_array(array, ndim, rows, f"{path}.{show_key(name)}")
         if len(array) != rows or (ndim == 4 and array.itemsize != 1):
-            raise _wrong_array(array, ndim, rows, f"{path}.{name}")
+            raise _wrong_array(array, ndim, rows, f"{path}.{show_key(name)}")
         arrays[name] = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
     return arrays
 

@@ -97,7 +97,7 @@ def view(buffer: bytes | memoryview, start: int, size: int, typestr: object, sha
         check_content(buffer[start : start + size], dtype)
     try:
         return np.ndarray(shape, dtype, buffer, start)
-    except ValueError:  # no bytes, and the other dimensions overflow
+    except (ValueError, OverflowError):  # no bytes, and the other dimensions overflow
         raise NotAllowedError(f"shape: {shape} is too large") from None
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from plugrl_protocol.codec.arrays import ARRAY_MARKER, SCALAR_MARKER, NotAllowedError, allowed_typestr, check_content
 from plugrl_protocol.codec.limits import MAX_DEPTH, MAX_DIMENSIONS, MAX_ELEMENTS, MAX_WIDE_TEXT
-from plugrl_protocol.errors import LocalProtocolError
+from plugrl_protocol.errors import LocalProtocolError, show_key
 
 _CLAUSE = "3 codec/encode"
 
@@ -19,7 +19,7 @@ def check_encodable(value: Any) -> None:
         LocalProtocolError: Something in it may not travel; the detail starts with its path.
     """
     root = value.get("message_type") if isinstance(value, dict) else None
-    _Judge().check(value, root if isinstance(root, str) else "message", 0)
+    _Judge().check(value, show_key(root) if isinstance(root, str) else "message", 0)
 
 
 class _Judge:
@@ -57,7 +57,7 @@ class _Judge:
                 raise NotAllowedError(f"map key {key!r} is the marker of an array or scalar")
             if isinstance(key, str):
                 self._text(key)
-            self.check(item, f"{path}.{key if isinstance(key, str) else repr(key)[2:-1]}", depth)
+            self.check(item, f"{path}.{show_key(key)}", depth)
 
     def _enter(self, elements: int, depth: int) -> None:
         self._elements += elements

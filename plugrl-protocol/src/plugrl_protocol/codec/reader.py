@@ -22,17 +22,16 @@ from plugrl_protocol.codec.arrays import (
     view,
 )
 from plugrl_protocol.codec.limits import MAX_DEPTH, MAX_ELEMENTS, MAX_WIDE_TEXT
-from plugrl_protocol.errors import RemoteProtocolError
+from plugrl_protocol.errors import RemoteProtocolError, show_key
 
 MSGPACK = "3 codec/msgpack"
 LIMITS = "3.3 codec/limits"
 KEYS = "3.1 codec/keys"
 ARRAY = "3.2 codec/array"
 
+_MESSAGE_TYPES = frozenset({"metadata", "infer", "action", "feedback"})
 _CUT = "the frame ends inside a value"
 _SHORT = 256  # bytes of a str that are cheaper to copy than to make a memoryview of
-
-_MESSAGE_TYPES = frozenset({"metadata", "infer", "action", "feedback"})
 
 
 class _FaultError(Exception):
@@ -151,11 +150,15 @@ class Reader:
             try:
                 values[key] = self._value(depth)
             except _FaultError as fault:
-                fault.path.insert(0, key if type(key) is str else repr(key)[2:-1])
+                fault.path.insert(0, show_key(key))
                 raise
-            if depth == 1 and key == "message_type" and values[key] in _MESSAGE_TYPES:
-                self._root = values[key]
+            if depth == 1 and key == "message_type":
+                self._name_root(values[key])
         return self._finish(values)
+
+    def _name_root(self, message_type: object) -> None:
+        if type(message_type) is str and message_type in _MESSAGE_TYPES:
+            self._root = message_type
 
     def _key(self) -> str | bytes:
         code = self._frame[self._skip(1)]
