@@ -6,7 +6,7 @@ It shares the protocol's codec with the client but none of the client's socket c
 import contextlib
 import dataclasses
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ class Peer:
         self.socket = socket
         self.infers: list[dict[str, Any]] = []
         self.feedbacks: list[dict[str, Any]] = []
+        self.over = threading.Event()
 
     @property
     def headers(self) -> Any:
@@ -87,6 +88,11 @@ class FakeServer:
     peers: list[Peer]
     errors: list[BaseException]
 
+    def wait(self) -> None:
+        """Wait until every script that was started has ended."""
+        for peer in self.peers:
+            assert peer.over.wait(WAIT)
+
     @property
     def feedback_rows(self) -> int:
         return sum(len(message["env_indices"]) for peer in self.peers for message in peer.feedbacks)
@@ -115,6 +121,8 @@ def fake_server() -> Iterator[Callable[..., FakeServer]]:
 
                 if not isinstance(err, ConnectionClosed):
                     fake.errors.append(err)
+            finally:
+                peer.over.set()
 
         server = stack.enter_context(serve(play, "127.0.0.1", 0, compression=None, max_size=None, **options))
         fake.port = server.socket.getsockname()[1]

@@ -8,6 +8,9 @@ Every env is in one state:
 
 A chunk is run for at most `replan_steps` of its steps; an episode's end cuts it short. The reward of a chunk is the sum
 over the steps that were run.
+
+All envs are handled in one numpy call each; where all are in the same state, which is the common case, not even that is
+needed to find out who is.
 """
 
 import dataclasses
@@ -16,7 +19,8 @@ import numpy as np
 
 WAITING, RUNNING, OWING, ENDED = range(4)
 
-_NONE = np.zeros(0)
+_NOBODY = np.zeros(0, np.int64)
+_NO_RETURNS = np.zeros(0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,8 +66,8 @@ class ChunkPlan:
         self._replan_steps = replan_steps
         self._max_episode_steps = max_episode_steps
         self._reward_threshold = reward_threshold
-        self._rows = np.arange(num_envs)
-        self._state = np.full(num_envs, WAITING)
+        self._everyone = np.arange(num_envs)
+        self._states = _States(num_envs)
         self._actions = np.zeros((0, num_envs))
         self._cursor = np.zeros(num_envs, np.int64)  # steps of the chunk that were run
         self._limit = np.ones(num_envs, np.int64)  # steps of the chunk that may be run
@@ -78,15 +82,15 @@ class ChunkPlan:
 
     def waiting(self) -> np.ndarray:
         """int64[k]: the envs that need actions."""
-        return np.flatnonzero(self._state == WAITING)
+        return self._states.which(WAITING)
 
     def owing(self) -> np.ndarray:
         """int64[m]: the envs that owe a feedback."""
-        return np.flatnonzero(self._state == OWING)
+        return self._states.which(OWING)
 
     def ended(self) -> np.ndarray:
         """int64[k]: the envs whose episode ended and was reported, and which must be reset."""
-        return np.flatnonzero(self._state == ENDED)
+        return self._states.which(ENDED)
 
     def step_ids(self, indices: np.ndarray) -> np.ndarray:
         """int64[k]: chunks completed in the current episode on this connection."""
@@ -103,21 +107,21 @@ class ChunkPlan:
         Raises:
             ValueError: da differs from that of the chunks before.
         """
-        horizon = chunk.shape[0]
+        horizon = len(chunk)
         if len(self._actions) < horizon or self._actions.shape[2:] != chunk.shape[2:]:
             self._grow(chunk)
         self._actions[:horizon, indices] = chunk
         self._cursor[indices] = 0
         self._reward[indices] = 0.0
-        self._state[indices] = RUNNING
         self._limit[indices] = min(horizon, self._replan_steps or horizon)
+        self._states.put(indices, RUNNING)
 
     def next_actions(self) -> np.ndarray:
         """[n, *da]: the action of each env for the next step, a copy.
 
         An env that is not running (one that resets itself during the step) gets an action it has had before.
         """
-        actions: np.ndarray = self._actions[np.minimum(self._cursor, self._limit - 1), self._rows]
+        actions: np.ndarray = self._actions[np.minimum(self._cursor, self._limit - 1), self._everyone]
         return actions
 
     def record(
@@ -134,26 +138,30 @@ class ChunkPlan:
         Returns:
             float64[k], the returns of the episodes that ended in this step.
         """
-        running = self._state == RUNNING
+        running = self._states.are(RUNNING)
+        if self._states.common != RUNNING:
+            rewards = np.where(running, rewards, 0.0)
+            terminated = np.where(running, terminated, self._terminated)
+            truncated = np.where(running, truncated, self._truncated)
         self._cursor += running
         self._length += running
-        self._reward += np.where(running, rewards, 0.0)
-        self._return += np.where(running, rewards, 0.0)
+        self._reward += rewards
+        self._return += rewards
         if self._max_episode_steps is not None:
             truncated = truncated | ((self._length >= self._max_episode_steps) & ~terminated)
-        done = (terminated | truncated) & running
-        np.copyto(self._terminated, terminated, where=running)
-        np.copyto(self._truncated, truncated, where=running)
-        self._state[running & (done | (self._cursor >= self._limit))] = OWING
-        if not done.any():
-            return _NONE
+        self._terminated[...] = terminated
+        self._truncated[...] = truncated
+        done = (self._terminated | self._truncated) & running
+        self._states.put_where((done | (self._cursor >= self._limit)) & running, OWING)
+        if not np.count_nonzero(done):
+            return _NO_RETURNS
         np.copyto(self._success, self._judge(success), where=done)
         returns: np.ndarray = self._return[done]
         return returns
 
     def cut(self) -> None:
         """End every chunk that has run at least one step: a client may run any prefix (SPEC 5.3)."""
-        self._state[(self._state == RUNNING) & (self._cursor > 0)] = OWING
+        self._states.put_where(self._states.are(RUNNING) & (self._cursor > 0), OWING)
 
     def owed(self, indices: np.ndarray) -> Owed:
         """What `indices` have to report."""
@@ -165,14 +173,16 @@ class ChunkPlan:
             rewards=self._reward[indices].astype(np.float32),
             terminated=terminated,
             truncated=truncated,
-            episode=self._episode(indices, done) if done.any() else None,
+            episode=self._episode(indices, done) if np.count_nonzero(done) else None,
         )
 
     def sent(self, indices: np.ndarray) -> None:
         """The feedback of `indices` is on its way."""
-        done = self._terminated[indices] | self._truncated[indices]
+        done = (self._terminated | self._truncated)[indices]
         self._step_ids[indices] += 1
-        self._state[indices] = np.where(done, ENDED, WAITING)
+        self._states.put(indices, WAITING)
+        if np.count_nonzero(done):
+            self._states.put(indices[done], ENDED)
 
     def restarted(self, indices: np.ndarray) -> None:
         """A new episode has begun in `indices`."""
@@ -180,14 +190,15 @@ class ChunkPlan:
             counter[indices] = 0
         self._terminated[indices] = self._truncated[indices] = False
         self._whole[indices] = True
-        self._state[indices] = WAITING
+        self._states.put(indices, WAITING)
 
     def reconnected(self) -> None:
         """Forget everything of the old connection (SPEC 7.6): chunks, rewards, owed feedback and step ids.
 
         Episodes that were under way are told apart by their mask; envs whose episode had ended still need a reset.
         """
-        self._state[:] = np.where(self._terminated | self._truncated, ENDED, WAITING)
+        self._states.put(self._everyone, WAITING)
+        self._states.put_where(self._terminated | self._truncated, ENDED)
         self._whole &= self._length == 0
         self._step_ids[:] = 0
 
@@ -211,6 +222,39 @@ class ChunkPlan:
         old = self._actions
         if len(old) and old.shape[2:] != chunk.shape[2:]:
             raise ValueError(f"the server sent actions of shape {chunk.shape[2:]} after actions of {old.shape[2:]}")
-        self._actions = np.zeros((chunk.shape[0], len(self._rows), *chunk.shape[2:]), chunk.dtype)
+        self._actions = np.zeros((len(chunk), len(self._everyone), *chunk.shape[2:]), chunk.dtype)
         if len(old):
             self._actions[: len(old)] = old
+
+
+class _States:
+    """The state of each env, and the one that all are in, where they are in one."""
+
+    def __init__(self, num_envs: int) -> None:
+        self._everyone = np.arange(num_envs)
+        self._each = np.full(num_envs, WAITING, np.int8)
+        self.common: int | None = WAITING
+
+    def are(self, state: int) -> np.ndarray:
+        """bool[n]: who is in `state`."""
+        who: np.ndarray = self._each == state
+        return who
+
+    def which(self, state: int) -> np.ndarray:
+        """int64[k]: who is in `state`."""
+        if self.common is not None:
+            return self._everyone if self.common == state else _NOBODY
+        return self.are(state).nonzero()[0]
+
+    def put(self, indices: np.ndarray, state: int) -> None:
+        """Move some envs to `state`."""
+        self._each[indices] = state
+        everyone = len(indices) == len(self._each) or np.count_nonzero(self.are(state)) == len(self._each)
+        self.common = state if everyone else None
+
+    def put_where(self, who: np.ndarray, state: int) -> None:
+        """Move the envs for which bool[n] `who` is true to `state`."""
+        count = np.count_nonzero(who)
+        if count:
+            self._each[who] = state
+            self.common = state if count == len(self._each) else None

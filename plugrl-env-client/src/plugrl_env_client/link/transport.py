@@ -79,6 +79,8 @@ class Transport:
         Raises:
             Closed: the connection is over; the message has been lost, or nobody knows.
         """
+        if self._protocol.state is not State.OPEN:  # a close frame came along with what was read last
+            self._closed_by_peer()
         self._protocol.send_binary(message)
         self._flush()
 
@@ -132,10 +134,12 @@ class Transport:
         Returns:
             Whether the closing handshake was completed.
         """
+        if self._sock.fileno() < 0:  # already over
+            return False
         try:
             if self._protocol.state is State.OPEN:
                 self._protocol.send_close(close.code, close.reason)
-                self._flush()
+            self._flush()
             clean = self._drain(time.monotonic() + ANSWER_SECONDS)
         except Closed:
             clean = False
@@ -199,8 +203,7 @@ class Transport:
         for event in self._protocol.events_received():
             if isinstance(event, (Frame, Response)):  # a client is never sent a request
                 self._events.append(event)
-        if self._protocol.state is State.OPEN:
-            self._flush()  # pongs
+        self._flush()  # pongs, and the answer to a close frame
 
     def _flush(self) -> None:
         for data in self._protocol.data_to_send():

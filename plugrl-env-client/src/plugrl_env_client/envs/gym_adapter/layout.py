@@ -85,6 +85,7 @@ class Layout:
             raise EnvError(f"the observation holds {len(texts)} texts ({', '.join(texts)}); the protocol sends one")
         self._has_text = bool(texts)
         self._num_envs = num_envs
+        self._batched = [batch_space(leaf.space, num_envs) for leaf in self._leaves]
         self._rows = [leaf.allocate(num_envs) for leaf in self._leaves]
         self._observation = self._build()
         # The common case, one flat vector, is written without a walk over leaves.
@@ -109,9 +110,9 @@ class Layout:
         if self._vector is not None:
             self._vector[...] = batch
             return
-        for leaf, rows in zip(self._leaves, self._rows, strict=True):
+        for leaf, rows, batched in zip(self._leaves, self._rows, self._batched, strict=True):
             values = leaf.of(batch)
-            split = values if leaf.kind == "text" else iterate(_batched(leaf.space, self._num_envs), values)
+            split = values if leaf.kind == "text" else iterate(batched, values)
             for row, value in enumerate(split):
                 rows[row] = leaf.convert(value)
 
@@ -131,11 +132,6 @@ class Layout:
             named[leaf.kind][leaf.name] = rows
         text = next(iter(named["text"].values()), [""] * self._num_envs)
         return Observation(images=named["images"], states=named["states"], text=np.array(text, dtype=np.str_))
-
-
-@functools.lru_cache(maxsize=64)
-def _batched(space: "spaces.Space[Any]", num_envs: int) -> "spaces.Space[Any]":
-    return batch_space(space, num_envs)
 
 
 def _leaves(space: "spaces.Space[Any]", path: _Path) -> Iterator[Leaf]:

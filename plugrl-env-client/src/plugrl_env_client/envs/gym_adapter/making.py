@@ -1,7 +1,8 @@
 """Builds n Gymnasium environments of one id, vectorised in one of four ways."""
 
 import functools
-from collections.abc import Mapping, Sequence
+import importlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import gymnasium
@@ -44,8 +45,7 @@ def make_gym_env(
             return LoopEnv([make() for _ in range(num_envs)], env_id=env_id, info_keys=info_keys)
         build = SyncVectorEnv if vectorization == "sync" else AsyncVectorEnv
         vector = build([make] * num_envs, autoreset_mode=AutoresetMode.DISABLED)
-        # A vector env built from functions does not know the spec of what it holds.
-        vector.spec = gymnasium.spec(env_id)
+        vector.spec = _spec_of_one(make)  # built from functions, it does not know what it holds
         return GymVectorEnv(vector, env_id=env_id, info_keys=info_keys)
     except EnvError:
         raise
@@ -54,10 +54,20 @@ def make_gym_env(
 
 
 def _native(env_id: str, num_envs: int, kwargs: Mapping[str, Any]) -> "gymnasium.vector.VectorEnv[Any, Any, Any]":
-    spec = gymnasium.spec(env_id)
-    if spec.vector_entry_point is None:
+    module, _, registered = env_id.rpartition(":")
+    if module:
+        importlib.import_module(module)
+    if gymnasium.spec(registered).vector_entry_point is None:
         raise EnvError(f"{env_id} has no vector entry point of its own; use --env.vectorization loop, sync or async")
     return gymnasium.make_vec(env_id, num_envs, vectorization_mode="vector_entry_point", **kwargs)
+
+
+def _spec_of_one(make: "Callable[[], gymnasium.Env[Any, Any]]") -> "gymnasium.envs.registration.EnvSpec | None":
+    env = make()
+    try:
+        return env.spec
+    finally:
+        env.close()
 
 
 def known_ids(*, within: Sequence[str]) -> list[str]:

@@ -1,0 +1,44 @@
+"""Signals end a wait at once, and work at the next step."""
+
+import os
+import signal
+
+import pytest
+from plugrl_env_client.link.interrupts import Interrupted, Interrupts
+
+
+def interrupt(number=signal.SIGTERM):
+    os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_at_work_is_remembered_and_ends_the_next_wait(number):
+    with Interrupts().handling() as interrupts:
+        interrupt(number)
+        assert interrupts.requested
+        with pytest.raises(Interrupted), interrupts.waiting():
+            pytest.fail("the wait must not begin")
+
+
+def test_a_signal_during_a_wait_ends_it():
+    with Interrupts().handling() as interrupts:
+        with pytest.raises(Interrupted), interrupts.waiting():
+            interrupt()
+        assert interrupts.requested
+
+
+def test_a_second_signal_ends_the_process():
+    with Interrupts().handling() as interrupts:
+        interrupt(signal.SIGINT)
+        with pytest.raises(SystemExit) as ended:
+            interrupt(signal.SIGINT)
+    assert ended.value.code == 130
+    assert interrupts.requested
+
+
+def test_handlers_are_put_back():
+    before = signal.getsignal(signal.SIGTERM)
+    with Interrupts().handling(signal.SIGTERM):
+        assert signal.getsignal(signal.SIGTERM) is not before
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGTERM) is before
