@@ -53,17 +53,23 @@ class Entry:
     builtin_variants: dict[str, type] = dataclasses.field(default_factory=dict)
 
     @property
+    def replaced(self) -> bool:
+        """Whether a built-in of this uid is out of play: user code brought a class, or a configuration of its own.
+
+        A user's configuration that derives from the built-in's is one more variant of the built-in instead.
+        """
+        known = tuple(self.builtin_variants.values())
+        return self.user_class is not None or not all(issubclass(cls, known) for cls in self.user_variants.values())
+
+    @property
     def registered_class(self) -> type | None:
         """The class that `make` builds: the user's, else the built-in one."""
-        return self.user_class or self.builtin_class
+        return self.user_class if self.replaced else self.builtin_class
 
     @property
     def variants(self) -> dict[str, type]:
-        """Variant name -> configuration class.
-
-        A user's variants add to the built-in ones, and replace them altogether once the user brings the class too.
-        """
-        if self.user_class is not None and self.user_variants:
+        """Variant name -> configuration class; a user's class without configurations takes the built-in's."""
+        if self.replaced and self.user_variants:
             return dict(self.user_variants)
         return {**self.builtin_variants, **self.user_variants}
 
@@ -166,10 +172,12 @@ class Registry:
             ImportError: The built-in needs an extra that is not installed; the text is the install command.
         """
         self._load_entry_points()
-        if not self._replaced(uid) and (builtin := self.builtins.get(uid)) is not None:
+        builtin = self.builtins.get(uid)
+        if builtin is not None:
+            self._load_builtin_config(builtin)
+        if builtin is not None and not self._replaced(uid):
             if (command := builtin.install_command) is not None:
                 raise ImportError(f"{self.kind} {uid} needs an extra that is not installed: {command}")
-            self._load_builtin_config(builtin)
             importlib.import_module(builtin.class_module)
         found = self._entries[uid].registered_class if uid in self._entries else None
         if found is None:
@@ -197,13 +205,8 @@ class Registry:
         names = {_loose(name): name for name in self.variants()}
         return tuple(names[match] for match in difflib.get_close_matches(_loose(uid), names, n=3, cutoff=0.6))
 
-    def builtin_modules(self, uid: str) -> tuple[str, ...]:
-        """Return the modules a built-in consists of, () for a uid that is not built in."""
-        builtin = self.builtins.get(uid)
-        return () if builtin is None else (builtin.config_module, builtin.class_module)
-
     def _replaced(self, uid: str) -> bool:
-        return uid in self._entries and self._entries[uid].user_class is not None
+        return uid in self._entries and self._entries[uid].replaced
 
     def _load_builtin_config(self, builtin: BuiltIn) -> None:
         if not self._entry(builtin.uid).builtin_variants:

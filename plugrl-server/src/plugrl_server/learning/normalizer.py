@@ -65,7 +65,8 @@ class RunningNormalizer(nn.Module):
         """Normalise and clip f4[n, *shape] in place, by the same statistics; only where they are on the CPU."""
         vectors -= self.shift.numpy()
         vectors *= self.scale.numpy()
-        np.clip(vectors, -self.clip, self.clip, out=vectors)
+        np.minimum(vectors, self.clip, out=vectors)
+        np.maximum(vectors, -self.clip, out=vectors)
 
     def rescale(self, vectors: torch.Tensor) -> torch.Tensor:
         """Return vectors divided by the standard deviation, not centred, and clipped: what rewards are scaled by."""

@@ -1,116 +1,152 @@
-"""Optimizing a model through one flat parameter per group."""
+"""Adam over one flat tensor per parameter group."""
 
-from collections.abc import Iterable, Sequence
+import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
 
-class FlatOptimizer:
-    """Adam or AdamW over a model's parameters, stepped as one flat float32 tensor per group.
-
-    Float32 parameters become views of the flat tensor, and their gradients views of its gradient: a step costs the same
-    few operations for any number of parameters, and elementwise mathematics does not change. Parameters of another
-    dtype (bfloat16, float16) are trained through the flat tensor as their float32 master copy, which a step rounds
-    into them: an update far below a bfloat16's resolution still adds up.
-
-    Args:
-        groups: `{"params": [...], "lr": ..., and other options of the optimizer}` each; the parameters of a group
-            share dtype and device.
-        algorithm: `torch.optim.Adam` or `AdamW`.
+@dataclasses.dataclass
+class Group:
+    """Parameters that share one dtype, one device and these options.
 
     Attributes:
-        groups: The wrapped optimizer's groups: set `lr` there.
+        parameters: What is optimized.
+        learning_rate: May be changed between steps.
+        betas: Decay of the first and second moment.
+        eps: Added to the root of the second moment.
+        weight_decay: Decoupled from the gradient, as in AdamW; 0 is Adam.
     """
 
-    def __init__(self, groups: Iterable[dict[str, Any]], algorithm: type[torch.optim.Adam] = torch.optim.Adam) -> None:
-        self._groups: list[_FlatGroup] = []
-        flat_groups = []
-        for group in groups:
-            options = {name: value for name, value in group.items() if name != "params"}
-            flat = _FlatGroup(list(group["params"]))
-            self._groups.append(flat)
-            flat_groups.append({"params": [flat.master], **options})
-        self._optimizer = algorithm(flat_groups, fused=all(flat.fusable for flat in self._groups))
-        self.groups = self._optimizer.param_groups
+    parameters: Sequence[nn.Parameter]
+    learning_rate: float
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+
+
+class FlatAdam:
+    """Adam (Kingma and Ba 2015) and AdamW (Loshchilov and Hutter 2019), the same numbers as torch's.
+
+    Float32 parameters become views of their group's flat tensor, and their gradients views of its gradient, so a step
+    costs the same few operations for any number of parameters. Parameters of another dtype (bfloat16, float16) are
+    trained through the flat tensor as their float32 master copy, and get it rounded after each step: an update far
+    below a bfloat16's resolution still adds up.
+
+    Gradients must stay where they are: use `zero_grad` of this class, never `parameter.grad = None`.
+
+    Attributes:
+        groups: The groups; their options are read at every step.
+    """
+
+    def __init__(self, groups: Sequence[Group]) -> None:
+        self.groups = list(groups)
+        self._flat = [_Flat(list(group.parameters)) for group in groups]
 
     def zero_grad(self) -> None:
-        """Set all gradients to zero; they stay views, so a backward pass adds into them."""
-        for group in self._groups:
-            group.gradient.zero_()
-
-    def step(self, max_grad_norm: float | None = None) -> None:
-        """Clip the gradients' common norm (where asked for) and update the parameters."""
-        for group in self._groups:
-            group.collect()
-        if max_grad_norm is not None:
-            self._clip(max_grad_norm)
-        self._optimizer.step()
-        for group in self._groups:
-            group.spread()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the optimizer's state and, where parameters are not float32, their master copies."""
-        masters = [None if group.is_view else group.master.detach() for group in self._groups]
-        return {"optimizer": self._optimizer.state_dict(), "masters": masters}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned, after the model's own parameters were loaded."""
-        self._optimizer.load_state_dict(state["optimizer"])
-        self.groups = self._optimizer.param_groups
-        for group, master in zip(self._groups, state["masters"], strict=True):
-            group.restore(master)
+        """Set all gradients to zero; a backward pass adds into them."""
+        for flat in self._flat:
+            flat.working_gradient.zero_()
 
     @torch.no_grad()
+    def step(self, max_grad_norm: float | None = None) -> None:
+        """Clip the common norm of all gradients (None: do not), and update the parameters."""
+        for flat in self._flat:
+            flat.collect()
+        if max_grad_norm is not None:
+            self._clip(max_grad_norm)
+        for group, flat in zip(self.groups, self._flat, strict=True):
+            flat.update(group)
+            flat.spread()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the moments and step counts and, where parameters are not float32, their master copies."""
+        return {"groups": [flat.state_dict() for flat in self._flat]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned, after the parameters themselves were loaded. Options are not touched.
+
+        Raises:
+            ValueError: It is the state of other groups; the text says how they differ.
+        """
+        if len(state["groups"]) != len(self._flat):
+            raise ValueError(
+                f"the optimizer has {len(self._flat)} parameter groups, the saved one {len(state['groups'])}"
+            )
+        for flat, of_group in zip(self._flat, state["groups"], strict=True):
+            flat.load_state_dict(of_group)
+
     def _clip(self, max_grad_norm: float) -> None:
-        gradients = [group.master_gradient for group in self._groups]
-        norms = [gradient.norm() for gradient in gradients]
+        norms = [flat.gradient.norm() for flat in self._flat]
         norm = norms[0] if len(norms) == 1 else torch.stack(norms).norm()
-        scale = (max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
-        for gradient in gradients:
-            gradient.mul_(scale)
+        scale = (max_grad_norm / (norm + 1e-6)).clamp_(max=1.0)
+        for flat in self._flat:
+            flat.gradient.mul_(scale)
 
 
-class _FlatGroup:
-    """The parameters of one group and their flat float32 tensor."""
+class _Flat:
+    """One group's parameters as one float32 tensor, with its moments.
+
+    `working` is the flat tensor the parameters are views of. `master` is what is updated: the same tensor where it is
+    float32, else a float32 copy.
+    """
 
     def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
         first = parameters[0]
-        if any(p.dtype != first.dtype or p.device != first.device for p in parameters):
-            raise ValueError("The parameters of a group must share one dtype and one device.")
-        self.is_view = first.dtype == torch.float32
-        working = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
-        self.working = working
-        self.gradient = torch.zeros_like(working)
-        self.master = nn.Parameter(working if self.is_view else working.float())
-        self.master_gradient = self.gradient if self.is_view else torch.zeros_like(self.master)
-        self.master.grad = self.master_gradient
-        offset = 0
+        if any(parameter.dtype != first.dtype or parameter.device != first.device for parameter in parameters):
+            raise ValueError("the parameters of a group must share one dtype and one device")
+        self.working = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
+        self.working_gradient = torch.zeros_like(self.working)
+        self.has_copy = first.dtype != torch.float32
+        self.master = self.working.float()
+        self.gradient = self.working_gradient.float()
+        self.step = 0
+        self.first_moment, self.second_moment = torch.zeros_like(self.master), torch.zeros_like(self.master)
+        start = 0
         for parameter in parameters:
-            part = slice(offset, offset + parameter.numel())
-            parameter.data = working[part].view_as(parameter)
-            parameter.grad = self.gradient[part].view_as(parameter)
-            offset += parameter.numel()
+            part = slice(start, start + parameter.numel())
+            parameter.data = self.working[part].view_as(parameter)
+            parameter.grad = self.working_gradient[part].view_as(parameter)
+            start = part.stop
 
-    @property
-    def fusable(self) -> bool:
-        return self.master.device.type in ("cpu", "cuda")
-
-    @torch.no_grad()
     def collect(self) -> None:
         """Bring the gradients to the master copy."""
-        if not self.is_view:
-            self.master_gradient.copy_(self.gradient)
+        if self.has_copy:
+            self.gradient.copy_(self.working_gradient)
 
-    @torch.no_grad()
+    def update(self, group: Group) -> None:
+        """Take Adam's step on the master copy."""
+        self.step += 1
+        (beta1, beta2), rate = group.betas, group.learning_rate
+        if group.weight_decay:
+            self.master.mul_(1 - rate * group.weight_decay)
+        self.first_moment.lerp_(self.gradient, 1 - beta1)
+        self.second_moment.mul_(beta2).addcmul_(self.gradient, self.gradient, value=1 - beta2)
+        spread = self.second_moment.sqrt().div_((1 - beta2**self.step) ** 0.5).add_(group.eps)
+        self.master.addcdiv_(self.first_moment, spread, value=-rate / (1 - beta1**self.step))
+
     def spread(self) -> None:
-        """Bring the updated master copy to the parameters."""
-        if not self.is_view:
+        """Round the master copy into the parameters."""
+        if self.has_copy:
             self.working.copy_(self.master)
 
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "step": self.step,
+            "first_moment": self.first_moment,
+            "second_moment": self.second_moment,
+            "master": self.master if self.has_copy else None,
+        }
+
     @torch.no_grad()
-    def restore(self, master: torch.Tensor | None) -> None:
-        """Take the master copy from a checkpoint, or from the parameters as they were loaded."""
-        if not self.is_view:
-            self.master.copy_(self.working if master is None else master)
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if state["first_moment"].shape != self.first_moment.shape:
+            sizes = self.first_moment.numel(), state["first_moment"].numel()
+            raise ValueError("a group of the optimizer has {} parameters, the saved one {}".format(*sizes))
+        self.step = state["step"]
+        self.first_moment.copy_(state["first_moment"])
+        self.second_moment.copy_(state["second_moment"])
+        if self.has_copy:
+            self.master.copy_(self.working if state["master"] is None else state["master"])

@@ -32,10 +32,7 @@ def gae(
     """
     advantages = rewards + np.float32(gamma) * np.where(terminated, np.float32(0), next_values) - values
     decay = np.where(cut, np.float32(0), np.float32(gamma * gae_lambda))
-    carried = np.empty(rewards.shape[1:], np.float32)
-    for t in range(len(rewards) - 2, -1, -1):
-        np.multiply(decay[t], advantages[t + 1], out=carried)
-        np.add(advantages[t], carried, out=advantages[t])
+    _scan(advantages[::-1], decay[-2::-1])
     return advantages, advantages + values
 
 
@@ -56,8 +53,17 @@ def discounted_sums(rewards: np.ndarray, cut: np.ndarray, before: np.ndarray, ga
     """
     sums = rewards + np.float32(gamma) * before
     decay = np.where(cut, np.float32(0), np.float32(gamma))
-    carried = np.empty(rewards.shape[1:], np.float32)
-    for t in range(1, len(rewards)):
-        np.multiply(decay[t - 1], sums[t - 1], out=carried)
-        np.add(sums[t], carried, out=sums[t])
+    _scan(sums, decay[:-1])
     return sums
+
+
+def _scan(rows: np.ndarray, decay: np.ndarray) -> None:
+    """Add to each row [E] of `rows`, in place and in order, the row before it times the decay between the two."""
+    if len(rows) == 0:
+        return
+    carried = np.empty_like(rows[0])
+    before = rows[0]
+    for row, weight in zip(rows[1:], decay, strict=True):
+        np.multiply(weight, before, out=carried)
+        np.add(row, carried, out=row)
+        before = row

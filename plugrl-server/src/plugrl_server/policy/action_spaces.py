@@ -45,7 +45,7 @@ def to_env_actions(space: ActionSpace | None, action: np.ndarray) -> np.ndarray:
 
     Returns:
         [n, H, *space.shape] of the space's dtype. Box: rounded for an integer dtype, then clipped to the bounds.
-        Discrete: `start` added.
+        Discrete: `start` added. Floats that hold NaN stay floats, so that the fault is seen.
 
     Raises:
         ValueError: The actions have another size, or are no integers where the space needs them.
@@ -60,6 +60,8 @@ def to_env_actions(space: ActionSpace | None, action: np.ndarray) -> np.ndarray:
     action = action.reshape(shape)
     if isinstance(space, BoxSpace):
         return _into_box(space, action)
+    if action.dtype.kind == "f" and np.isnan(action).any():
+        return action
     if action.dtype.kind not in "iub":
         raise ValueError(f"The policy's actions are {action.dtype}, {space} needs integers.")
     start = space.start if isinstance(space, DiscreteSpace) else 0
@@ -68,6 +70,8 @@ def to_env_actions(space: ActionSpace | None, action: np.ndarray) -> np.ndarray:
 
 def _into_box(space: BoxSpace, action: np.ndarray) -> np.ndarray:
     if space.dtype.kind in "iu" and action.dtype.kind == "f":
+        if np.isnan(action).any():
+            return action  # no integer says so; the server ends the run on actions that are not finite
         action = np.rint(np.clip(action, space.low.astype(np.float64), space.high.astype(np.float64)))
-    clipped: np.ndarray = np.clip(action.astype(space.dtype, copy=False), space.low, space.high)
+    clipped: np.ndarray = np.maximum(np.minimum(action.astype(space.dtype, copy=False), space.high), space.low)
     return clipped

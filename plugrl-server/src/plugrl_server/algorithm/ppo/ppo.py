@@ -12,10 +12,10 @@ import torch
 from plugrl_server.algorithm.base_algorithm import BaseAlgorithm, FeedbackRows, Node
 from plugrl_server.algorithm.ppo.ppo_config import PPOConfig
 from plugrl_server.algorithm.registration import register_algo
-from plugrl_server.common.checkpoint_manager import Checkpoint
+from plugrl_server.common.checkpoint_manager import Checkpoint, CheckpointError
 from plugrl_server.common.config_error import ConfigError
 from plugrl_server.learning.normalizer import RunningNormalizer
-from plugrl_server.learning.optim import FlatOptimizer
+from plugrl_server.learning.optim import FlatAdam, Group
 from plugrl_server.learning.returns import discounted_sums, gae
 from plugrl_server.learning.rng import derived_generator, load_rng_state, rng_state
 from plugrl_server.learning.rollout_buffer import RolloutBuffer, Stored, flat
@@ -29,7 +29,8 @@ def normalized(advantage: torch.Tensor) -> torch.Tensor:
     """Return a mini-batch's advantages with mean 0 and deviation 1; a single one as it is."""
     if len(advantage) == 1:
         return advantage
-    return (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+    deviation, mean = torch.std_mean(advantage)
+    return (advantage - mean) / (deviation + 1e-8)
 
 
 def policy_loss(log_ratio: torch.Tensor, advantage: torch.Tensor, clip_coef: float) -> torch.Tensor:
@@ -88,15 +89,14 @@ class PPO(BaseAlgorithm):
         self.generator = derived_generator()
         self.optimizer = self._make_optimizer()
 
-    def _make_optimizer(self) -> FlatOptimizer:
+    def _make_optimizer(self) -> FlatAdam:
         critic = list(self.policy.critic.parameters())
         of_critic = set(map(id, critic))
         actor = [parameter for parameter in self.policy.parameters() if id(parameter) not in of_critic]
         groups = [actor + critic] if self.config.critic_learning_rate is None else [actor, critic]
         rates = self._learning_rates()
-        return FlatOptimizer(
-            {"params": group, "lr": rate, "eps": self.config.adam_eps}
-            for group, rate in zip(groups, rates, strict=True)
+        return FlatAdam(
+            [Group(group, rate, eps=self.config.adam_eps) for group, rate in zip(groups, rates, strict=True)]
         )
 
     def _learning_rates(self) -> list[float]:
@@ -169,7 +169,7 @@ class PPO(BaseAlgorithm):
         if self.config.anneal_learning_rate and self.config.global_steps is not None:
             left = max(0.0, 1 - (self.global_step - len(self.rollout)) / self.config.global_steps)
         for group, rate in zip(self.optimizer.groups, self._learning_rates(), strict=True):
-            group["lr"] = rate * left
+            group.learning_rate = rate * left
         return self.config.learning_rate * left
 
     @torch.no_grad()
@@ -281,15 +281,22 @@ class PPO(BaseAlgorithm):
         return Checkpoint(step=self.global_step, model=model, optimizer=optimizer, meta=meta)
 
     def load_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Restore what `create_checkpoint` returned."""
-        self.policy.load_state_dict(checkpoint.model)
-        self.optimizer.load_state_dict(checkpoint.optimizer)
+        """Restore what `create_checkpoint` returned.
+
+        Raises:
+            CheckpointError: It is the state of another policy, optimizer or buffer; the text names sizes or groups.
+        """
+        meta = checkpoint.meta
+        try:
+            self.policy.load_state_dict(checkpoint.model)
+            self.optimizer.load_state_dict(checkpoint.optimizer)
+            self.rollout.load_state_dict(meta["rollout"])
+        except (RuntimeError, ValueError) as error:
+            raise CheckpointError(f"Checkpoint {checkpoint.step} does not fit this configuration: {error}") from error
+        self.return_normalizer.load_state_dict(meta["return_normalizer"])
+        load_rng_state(meta["rng"], self.policy, self.generator)
         self.global_step = checkpoint.step
-        self.iteration = checkpoint.meta["iteration"]
-        self.saved_iteration = checkpoint.meta["saved_iteration"]
-        self.return_normalizer.load_state_dict(checkpoint.meta["return_normalizer"])
-        self.rollout.load_state_dict(checkpoint.meta["rollout"])
-        load_rng_state(checkpoint.meta["rng"], self.policy, self.generator)
+        self.iteration, self.saved_iteration = meta["iteration"], meta["saved_iteration"]
 
 
 def _explained_variance(value: torch.Tensor, returns: torch.Tensor) -> dict[str, float]:

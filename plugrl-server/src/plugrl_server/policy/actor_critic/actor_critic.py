@@ -83,7 +83,7 @@ class ActorCritic(BaseTorchPolicy):
         start = 0
         for key in keys:
             stop = start + states[key].shape[1]
-            # Clipping casts in the same pass, and keeps a float64 beyond float32's range finite.
+            # A float64 beyond float32's range would become infinite.
             np.clip(states[key], -FLOAT32_MAX, FLOAT32_MAX, out=observed[:, start:stop], casting="same_kind")
             start = stop
         return observed

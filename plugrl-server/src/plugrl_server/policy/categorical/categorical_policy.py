@@ -60,12 +60,15 @@ class CategoricalPolicy(ActorCritic):
 
     def get_action_and_runtime_state(self, obs: dict[str, Any]) -> tuple[np.ndarray, PolicyRuntimeState]:
         """Choose n chunks: i8[n, H] for Discrete, [n, H, *shape] for the others, and the choices side by side."""
-        logits = self._padded_array(self.actor_outputs(obs))
+        outputs = self.actor_outputs(obs)
+        logits = self._padded_array(outputs)
         if not self.deterministic:
             # argmax of p / Exp(1) draws from p (the Gumbel trick, without the two logarithms).
             np.exp(logits - logits.max(-1, keepdims=True), out=logits)
             logits /= np.maximum(self.rng.standard_exponential(logits.shape, dtype=np.float32), TINY)
         sample = logits.argmax(-1)
+        if not np.isfinite(outputs).all():
+            sample = np.full(sample.shape, np.nan)  # argmax would hide that the weights are lost
         return sample.reshape(len(sample), self.action_horizon, *self._space.shape), {"sample": sample}
 
     def evaluate(self, features: torch.Tensor, sample: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

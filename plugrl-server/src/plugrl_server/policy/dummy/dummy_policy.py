@@ -7,6 +7,7 @@ import torch
 from plugrl_protocol.spaces import ActionSpace, BoxSpace
 from torch import nn
 
+from plugrl_server.learning.trees import leading
 from plugrl_server.policy.action_spaces import choices
 from plugrl_server.policy.base_torch_policy import BaseTorchPolicy
 from plugrl_server.policy.dummy.dummy_policy_config import DummyPolicyConfig
@@ -46,7 +47,7 @@ class DummyPolicy(BaseTorchPolicy):
 
     def get_action_and_runtime_state(self, obs: dict[str, Any]) -> tuple[np.ndarray, PolicyRuntimeState]:
         """Draw n chunks, whatever the observation."""
-        shape = (len(obs["text"]), self.action_horizon, *self._shape)
+        shape = (leading(obs) or 0, self.action_horizon, *self._shape)
         part = np.full(shape, 0.5, np.float32) if self.deterministic else self.rng.random(shape, dtype=np.float32)
         part *= self._high - self._low
         part += self._low
