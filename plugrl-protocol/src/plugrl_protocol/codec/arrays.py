@@ -4,6 +4,7 @@ import codecs
 import functools
 import re
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ _NUMERIC = {
 }
 NUMERIC_TYPESTRS = {dtype: dtype.str for dtype in _NUMERIC.values()}
 _UNICODE = re.compile(r"[<>]U[1-9][0-9]{0,7}", re.ASCII)
+_PIECE = 64 * 2**10
 _UTF_32 = {"<": codecs.utf_32_le_decode, ">": codecs.utf_32_be_decode}
 _UTF_32["="] = _UTF_32["<" if sys.byteorder == "little" else ">"]
 _SCALAR_TYPES: dict[str, tuple[type, ...]] = {"b": (bool,), "i": (int,), "u": (int,), "f": (float, int)}
@@ -111,15 +113,26 @@ def check_content(data: bytes | memoryview, dtype: np.dtype[Any]) -> None:
         check_bools(data)
     elif dtype.kind == "U":
         try:
-            _UTF_32[dtype.byteorder](data, "strict", True)
+            for piece in _pieces(data):
+                _UTF_32[dtype.byteorder](piece, "strict", True)
         except UnicodeDecodeError as error:
             raise NotAllowedError(f"data: not UTF-32: {error.reason}") from None
 
 
 def check_bools(data: bytes | memoryview) -> None:
     """`check_content` for bools."""
-    if bytes(data).strip(b"\0\1"):
-        raise NotAllowedError("data: expected bools of 0 or 1")
+    for piece in _pieces(data):
+        if bytes(piece).strip(b"\0\1"):
+            raise NotAllowedError("data: expected bools of 0 or 1")
+
+
+def _pieces(data: bytes | memoryview) -> Iterable[Any]:
+    """The bytes in pieces, so that a look at them takes little memory."""
+    size = data.nbytes if type(data) is memoryview else len(data)
+    if size <= _PIECE:
+        return (data,)
+    flat = np.frombuffer(data, np.uint8)
+    return (flat[start : start + _PIECE] for start in range(0, size, _PIECE))
 
 
 def build_array(wire: dict[Any, Any]) -> np.ndarray:

@@ -32,6 +32,7 @@ ARRAY = "3.2 codec/array"
 _MESSAGE_TYPES = frozenset({"metadata", "infer", "action", "feedback"})
 _CUT = "the frame ends inside a value"
 _SHORT = 256  # bytes of a str that are cheaper to copy than to make a memoryview of
+_PIECE = 64 * 2**10  # bytes of a long str that are looked at at a time
 
 
 class _FaultError(Exception):
@@ -109,12 +110,15 @@ class Reader:
 
     def _text(self, length: int) -> str:
         start = self._skip(length)
-        source = self._frame if length < _SHORT else self._memory
-        raw = source[start : start + length]
-        try:
-            return str(raw, "ascii")
-        except UnicodeDecodeError:
-            self._wide_text += length
+        if length < _SHORT:
+            raw = self._frame[start : start + length]
+            return str(raw, "ascii") if raw.isascii() else self._wide(raw)
+        memory = self._memory[start : start + length]
+        ascii_only = all(bytes(memory[at : at + _PIECE]).isascii() for at in range(0, length, _PIECE))
+        return str(memory, "ascii") if ascii_only else self._wide(memory)
+
+    def _wide(self, raw: bytes | memoryview) -> str:
+        self._wide_text += len(raw)
         if self._wide_text > MAX_WIDE_TEXT:
             raise _FaultError(LIMITS, f"expected at most {MAX_WIDE_TEXT} bytes of non-ASCII str in a message")
         try:

@@ -1,0 +1,188 @@
+"""SPEC 3.2: byte for byte as openpi writes it, and exact for every array (lesson 15)."""
+
+import threading
+from typing import Any
+
+import msgpack
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from plugrl_protocol.codec import decode, encode
+from plugrl_protocol.errors import LocalProtocolError
+
+
+def openpi(value: Any) -> Any:
+    """openpi's packing hook, as published."""
+    if isinstance(value, np.ndarray):
+        return {b"__ndarray__": True, b"data": value.tobytes(), b"dtype": value.dtype.str, b"shape": value.shape}
+    if isinstance(value, np.generic):
+        return {b"__npgeneric__": True, b"data": value.item(), b"dtype": value.dtype.str}
+    return value
+
+
+SCALARS = st.sampled_from(
+    [np.float32(1.5), np.float16(-2), np.float64(0.1), np.int8(-3), np.uint64(2**64 - 1), np.bool_(True)]
+)
+DTYPES = st.one_of(
+    hnp.boolean_dtypes(),
+    hnp.integer_dtypes(endianness="?"),
+    hnp.unsigned_integer_dtypes(endianness="?"),
+    hnp.floating_dtypes(endianness="?", sizes=(16, 32, 64)),
+)
+NUMBERS = DTYPES.flatmap(lambda dtype: hnp.arrays(dtype, hnp.array_shapes(min_dims=0, max_dims=4, min_side=0)))
+TEXTS = st.sampled_from(["<U1", "<U5", ">U3"]).flatmap(
+    lambda typestr: hnp.arrays(
+        typestr,
+        hnp.array_shapes(min_dims=0, max_dims=2, min_side=0),
+        elements=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=int(typestr[2:])),
+    )
+)
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> np.ndarray:
+    """Arrays in C order, in F order, strided, reversed, transposed, read-only."""
+    array = draw(st.one_of(NUMBERS, TEXTS))
+    for _ in range(draw(st.integers(0, 2))):
+        if array.ndim:
+            array = draw(st.sampled_from([array[::-1], array[..., ::2], array[1:], array.T, np.asfortranarray(array)]))
+    if draw(st.booleans()):
+        array.flags.writeable = False
+    return array
+
+
+LEAVES = st.one_of(
+    st.none(), st.booleans(), st.integers(-(2**63), 2**64 - 1), st.floats(), st.text(max_size=8), st.binary(max_size=8),
+    SCALARS, layouts(),
+)  # fmt: skip
+KEYS = st.one_of(st.text(max_size=4), st.binary(max_size=4))
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(KEYS, inner, max_size=4)),
+    max_leaves=12,
+)
+
+
+def assert_same(back: Any, value: Any) -> None:
+    """Equal in value, type, dtype (byte order too), shape and every bit."""
+    if isinstance(value, np.ndarray):
+        assert (back.dtype.str, back.shape) == (value.dtype.str, value.shape)
+        assert back.tobytes() == value.tobytes()
+    elif isinstance(value, dict):
+        assert list(back) == list(value)
+        for key in value:
+            assert_same(back[key], value[key])
+    elif isinstance(value, (list, tuple)):
+        assert len(back) == len(value)
+        for one, other in zip(back, value, strict=True):
+            assert_same(one, other)
+    elif isinstance(value, float):  # a NumPy float64 is one, and travels as one
+        assert type(back) is float
+        assert back == value or (back != back and value != value)
+    else:
+        assert type(back) is type(value)
+        assert back == value
+
+
+@given(VALUES)
+def test_lesson_15_round_trip_is_exact(value: Any) -> None:
+    assert_same(decode(encode(value)), value)
+
+
+@given(VALUES)
+def test_bytes_are_those_of_openpi(value: Any) -> None:
+    assert encode(value) == msgpack.packb(value, default=openpi)
+
+
+@pytest.mark.parametrize("rows", [1, 131_071, 131_072, 400_000])
+@pytest.mark.parametrize("text", ["", "x" * 700_000])
+def test_large_arrays_are_written_the_same_way(rows: int, text: str) -> None:
+    large = np.arange(2 * rows, dtype=np.uint8)
+    value = {
+        "a": {"b": large[:rows], "list": [large[::2], 1, (large[:rows].reshape(1, -1),)], "text": text},
+        "f8": np.ones((rows // 8, 2))[:, ::-1],
+        "U": np.array(["ä" * (rows // 8 + 1)]),
+        "scalar": np.float32(1),
+    }
+    frame = encode(value)
+    assert frame == msgpack.packb(value, default=openpi)
+    assert_same(decode(frame), value)
+
+
+def test_a_float64_scalar_travels_as_a_plain_float() -> None:
+    assert encode(np.float64(1.5)) == b"\xcb\x3f\xf8" + bytes(6)
+
+
+def test_str_and_float_subclasses_travel_as_what_they_are() -> None:
+    assert decode(encode({"a": np.str_("x"), "b": (1, 2)})) == {"a": "x", "b": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("value", "detail"),
+    [
+        ({"a": {"b": [1, {2}]}}, "message.a.b.1: a set may not travel"),
+        ({"a": object()}, "message.a: a object may not travel"),
+        ({"a": 1j}, "message.a: a complex may not travel"),
+        ({"a": np.complex64(1)}, "message.a: dtype: expected b1, i1-i8, u1-u8, f2-f8 or U, got '<c8'"),
+        ({"a": np.zeros(2, "M8[s]")}, "message.a: dtype: expected b1, i1-i8, u1-u8, f2-f8 or U, got '<M8[s]'"),
+        ({"a": np.array([None])}, "message.a: dtype: expected b1, i1-i8, u1-u8, f2-f8 or U, got '|O'"),
+        ({"a": np.array([b"x"])}, "message.a: dtype: expected b1, i1-i8, u1-u8, f2-f8 or U, got '|S1'"),
+        ({"a": np.ma.masked_array([1.0], [True])}, "message.a: a masked array may not travel"),
+        ({"a": 2**64}, "message.a: an int of more than 64 bits may not travel"),
+        ({"a": -(2**63) - 1}, "message.a: an int of more than 64 bits may not travel"),
+        ({"a": {1: 2}}, "message.a: map key: expected str or bytes, got 1"),
+        ({"a": "\ud800"}, "message.a: str is not UTF-8: surrogates not allowed"),
+        ({"a": {"\ud800": 1}}, "message.a: str is not UTF-8: surrogates not allowed"),
+        ({"a": np.array(["\ud800"])}, "message.a: data: not UTF-32: code point in surrogate code point range (0xd800-0xdfff)"),
+        ({"a": np.array([2], np.uint8).view(bool)}, "message.a: data: expected bools of 0 or 1"),
+        ({"a": {b"__ndarray__": True}}, "message.a: map key b'__ndarray__' is the marker of an array or scalar"),
+        ({"message_type": "infer", "x": {3}}, "infer.x: a set may not travel"),
+        ({"a": msgpack.ExtType(5, b"x")}, "message.a: a ExtType may not travel"),
+        ({"a": msgpack.Timestamp(1)}, "message.a: a Timestamp may not travel"),
+        ({"a": memoryview(b"x")}, "message.a: a memoryview may not travel"),
+        ([0] * 65_537, "message: expected at most 65536 elements in a message"),
+        ({"a": "ä" * 262_145}, "message.a: expected at most 524288 bytes of non-ASCII str in a message"),
+    ],
+)  # fmt: skip
+def test_what_may_not_travel_is_named_with_its_path(value: Any, detail: str) -> None:
+    with pytest.raises(LocalProtocolError) as caught:
+        encode(value)
+    assert str(caught.value).startswith(detail[:60])
+    assert caught.value.clause == "3 codec/encode"
+    encode({"the packer": "is clean afterwards"})
+
+
+def nested(levels: int, leaf: Any) -> Any:
+    for level in range(levels):
+        leaf = {"k": leaf} if level % 2 else [leaf]
+    return leaf
+
+
+def test_limits_are_those_of_the_decoder() -> None:
+    for value in (nested(16, 1), nested(14, np.zeros(2)), nested(15, np.float32(1)), [0] * 65_536):
+        assert_same(decode(encode(value)), value)
+    for value in (nested(17, 1), nested(15, np.zeros(2)), {"a": [0] * 65_535}, nested(600, 1)):
+        with pytest.raises(LocalProtocolError):
+            encode(value)
+    loop: list[Any] = []
+    loop.append(loop)
+    with pytest.raises(LocalProtocolError, match="nested deeper than 16"):
+        encode({"loop": loop})
+
+
+def test_threads_do_not_share_a_packer() -> None:
+    value = {"a": np.arange(1000.0), "b": ["x"] * 50}
+    expected, wrong = encode(value), []
+
+    def work() -> None:
+        wrong.extend(1 for _ in range(200) if encode(value) != expected)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
