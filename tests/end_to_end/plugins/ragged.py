@@ -7,6 +7,7 @@ episodes terminate, odd ones are truncated. The state `id` is [client, env, epis
 import dataclasses
 import os
 import signal
+from pathlib import Path
 
 import numpy as np
 from plugrl_env_client.envs.base_env import BaseEnv, BaseEnvConfig, Observation, Step
@@ -35,8 +36,8 @@ class RaggedConfig(BaseEnvConfig):
     """Which client this is."""
 
     client_number: int = 0
-    die_after: int | None = None
-    """Kill the whole process, as `kill -9` does, in this step."""
+    die_at_sight_of: str | None = None
+    """Kill the whole process, as `kill -9` does, in a step after this file has appeared, the 21st at the earliest."""
 
 
 @register_env("ragged-v1")
@@ -65,7 +66,8 @@ class RaggedEnv(BaseEnv):
 
     def step(self, actions: np.ndarray) -> Step:
         self.steps += 1
-        if self.steps == self.config.die_after:
+        file = self.config.die_at_sight_of
+        if file is not None and self.steps > 20 and Path(file).exists():
             os.kill(os.getpid(), signal.SIGKILL)
         self.state[:, 3] += 1
         self.state[:, 4] = actions[:, 0]
