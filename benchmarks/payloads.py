@@ -103,7 +103,7 @@ def _indices(shape: Shape) -> Message:
 # --- plain msgpack, as anyone would write it -----------------------------------------------------
 
 
-def _to_map(value: Any) -> Message:
+def _to_map(value: Any) -> dict[bytes, Any]:
     if isinstance(value, np.ndarray):
         return {b"__ndarray__": True, b"data": value.tobytes(), b"dtype": value.dtype.str, b"shape": value.shape}
     raise TypeError(f"cannot send {type(value).__name__}")
@@ -120,7 +120,8 @@ _packer = msgpack.Packer(default=_to_map)
 
 def pack(message: Message) -> bytes:
     """One msgpack frame."""
-    return _packer.pack(message)
+    frame: bytes = _packer.pack(message)
+    return frame
 
 
 def unpack(frame: bytes | bytearray | memoryview) -> Any:

@@ -26,9 +26,9 @@ async def serve_until_ended(shape: Shape) -> None:
         await connection.send(payloads.pack(payloads.metadata()))
         try:
             while True:
-                request = payloads.unpack(await connection.recv())
+                request = payloads.unpack(await connection.recv(decode=False))
                 await connection.send(payloads.pack(payloads.action(chunk, request["env_indices"])))
-                payloads.unpack(await connection.recv())
+                payloads.unpack(await connection.recv(decode=False))
         except ConnectionClosed:
             return
 
@@ -44,12 +44,12 @@ class StockClient:
         self._connection = connect(f"ws://127.0.0.1:{port}", compression=None, max_size=None, proxy=None)
         self._infer = payloads.infer(shape)
         self._feedback = payloads.feedback(shape)
-        payloads.unpack(self._connection.recv())
+        payloads.unpack(self._connection.recv(decode=False))
 
     def exchange(self) -> None:
         """Send an infer, receive its action, send the feedback."""
         self._connection.send(payloads.pack(self._infer))
-        payloads.unpack(self._connection.recv())
+        payloads.unpack(self._connection.recv(decode=False))
         self._connection.send(payloads.pack(self._feedback))
 
     def close(self) -> None:

@@ -1,0 +1,202 @@
+"""What one infer -> action -> feedback exchange costs, against two floors measured in the same run.
+
+The contenders take turns, block by block, on the same messages (payloads.py); a ratio is that of two blocks of the
+same round, and the median over the rounds is reported. All servers are processes of their own.
+
+    python benchmarks/exchange.py --json results.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import floors
+import measure
+import plugrl_peers
+import stock
+from measure import Durations
+from payloads import SHAPES, Shape
+from rich.progress import Progress
+from rich.table import Table
+from websocket_client import RawClient
+
+FLOOR = "codec"
+# The first targets: with `dummy-policy` and one client, at most this many times the codec floor.
+TARGETS = {"n1": 3.0, "n64": 2.5, "image": 2.0}
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One client and the name of the server it drives."""
+
+    server: str
+    connect: Callable[[int, Shape], floors.Client]
+    images: bool = True
+
+
+SERVERS: dict[str, tuple[Callable[[Shape], measure.Process], str]] = {
+    "bytes": (partial(floors.start_server, "bytes"), floors.READY),
+    "codec": (partial(floors.start_server, "codec"), floors.READY),
+    "websockets": (stock.start_server, floors.READY),
+    "dummy": (partial(plugrl_peers.Server, "dummy-policy"), plugrl_peers.READY),
+    "gaussian": (partial(plugrl_peers.Server, "gaussian-policy"), plugrl_peers.READY),
+}
+
+CONTENDERS: dict[str, Contender] = {
+    "bytes": Contender("bytes", floors.BytesClient),
+    "codec": Contender("codec", floors.CodecClient),
+    "websockets": Contender("websockets", stock.StockClient),
+    "plugrl": Contender("dummy", plugrl_peers.LinkClient),
+    "plugrl_raw_client": Contender("dummy", RawClient),
+    "plugrl_gaussian": Contender("gaussian", plugrl_peers.LinkClient, images=False),
+}
+
+Rounds = dict[str, list[Durations]]
+
+
+# --- measuring -----------------------------------------------------------------------------------
+
+
+def measure_shape(shape: Shape, names: list[str], rounds: int, count: int, steps: measure.Steps) -> Rounds:
+    """`rounds` interleaved blocks of `count` exchanges for each contender; servers live as long as the shape."""
+    measured: Rounds = {name: [] for name in names}
+    with contextlib.ExitStack() as stack:
+        ports = start_servers(stack, shape, names)
+        for turn in range(rounds):
+            for i in range(len(names)):
+                name = names[(turn + i) % len(names)]
+                steps.begin(f"{shape.name}, round {turn + 1}: {name}")
+                measured[name].append(one_block(CONTENDERS[name], ports, shape, count))
+    return measured
+
+
+def start_servers(stack: contextlib.ExitStack, shape: Shape, names: list[str]) -> dict[str, int]:
+    """Start the servers that these contenders need, all at once; returns their ports."""
+    wanted = dict.fromkeys(CONTENDERS[name].server for name in names)
+    processes = {server: stack.enter_context(SERVERS[server][0](shape)) for server in wanted}
+    return {server: int(p.wait_for(SERVERS[server][1], 60)[1]) for server, p in processes.items()}
+
+
+def one_block(contender: Contender, ports: dict[str, int], shape: Shape, count: int) -> Durations:
+    """Connect, warm up, measure, close."""
+    client = contender.connect(ports[contender.server], shape)
+    try:
+        gc.collect()
+        return floors.timed_block(client, count)
+    finally:
+        client.close()
+
+
+def contenders_for(shape: Shape, chosen: list[str]) -> list[str]:
+    """The chosen contenders that can carry this shape, and the codec floor."""
+    return [n for n in CONTENDERS if n in (*chosen, FLOOR) and (CONTENDERS[n].images or not shape.images)]
+
+
+# --- reporting -----------------------------------------------------------------------------------
+
+
+def shape_results(measured: Rounds) -> dict[str, dict[str, float]]:
+    """For each contender its medians and its ratio to the floor, by mean (throughput) and by p50."""
+    found = {}
+    floor = measured[FLOOR]
+    for name, rounds in measured.items():
+        found[name] = Durations.median_of(rounds).to_json()
+        found[name]["ratio_codec"] = measure.median_ratio([r.mean for r in rounds], [f.mean for f in floor])
+        found[name]["ratio_codec_p50"] = measure.median_ratio([r.p50 for r in rounds], [f.p50 for f in floor])
+    return found
+
+
+def results(shapes: dict[str, Rounds]) -> dict[str, Any]:
+    """The headline ratios (`plugrl` against the codec floor) and targets first, then everything measured."""
+    tables = {name: shape_results(measured) for name, measured in shapes.items()}
+    ratios = {name: table["plugrl"]["ratio_codec"] for name, table in tables.items() if "plugrl" in table}
+    targets = {
+        f"ratio_codec_{name}": {"at_most": limit, "met": ratios[name] <= limit}
+        for name, limit in TARGETS.items()
+        if name in ratios
+    }
+    return {**{f"ratio_codec_{name}": r for name, r in ratios.items()}, "targets": targets, "shapes": tables}
+
+
+def print_table(content: dict[str, Any]) -> None:
+    """One line for each shape and contender."""
+    table = Table("shape", "contender", title="one exchange, microseconds (medians of the rounds)")
+    for column in ("exchanges/s", "mean", "p50", "p99", "x codec floor"):
+        table.add_column(column, justify="right")
+    for shape, contenders in content["shapes"].items():
+        for name, f in contenders.items():
+            figures = f"{f['per_second']:.0f}", f"{f['mean_us']:.1f}", f"{f['p50_us']:.1f}", f"{f['p99_us']:.1f}"
+            table.add_row(shape, name, *figures, f"{f['ratio_codec']:.2f}")
+        table.add_section()
+    measure.console.print(table)
+    for key, target in content["targets"].items():
+        verdict = "[green]met[/]" if target["met"] else "[red]missed[/]"
+        measure.console.print(f"{key} {content[key]:.2f}, target at most {target['at_most']}: {verdict}")
+
+
+# --- command line --------------------------------------------------------------------------------
+
+
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    """The options, checked."""
+    parser = argparse.ArgumentParser(description="Cost of one exchange, against two floors.")
+    parser.add_argument("--shape", choices=SHAPES, action="append", help="only this one (repeatable; default all)")
+    parser.add_argument("--contender", choices=CONTENDERS, action="append", help="only this one and the codec floor")
+    parser.add_argument("--rounds", type=int, default=9, help="interleaved blocks of each contender (default 9)")
+    parser.add_argument("--quick", action="store_true", help="2 rounds of a tenth of the exchanges")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report here")
+    parser.add_argument("--time-limit", type=int, default=900, metavar="SECONDS")
+    args = parser.parse_args(argv)
+    if args.rounds < 1:
+        parser.error("--rounds must be at least 1")
+    if args.quick:
+        args.rounds = 2
+    return args
+
+
+def measure_all(args: argparse.Namespace, bar: Progress) -> dict[str, Rounds]:
+    """Every chosen shape, one after the other."""
+    plans = {shape: contenders_for(SHAPES[shape], args.contender or list(CONTENDERS)) for shape in args.shape or SHAPES}
+    steps = measure.Steps(bar, args.rounds * sum(map(len, plans.values())))
+    measured = {}
+    for name, contenders in plans.items():
+        shape = SHAPES[name]
+        count = shape.exchanges // 10 if args.quick else shape.exchanges
+        measured[name] = measure_shape(shape, contenders, args.rounds, count, steps)
+    return measured
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure and report."""
+    args = parse(argv)
+    try:
+        with measure.bounded(args.time_limit), measure.progress() as bar:
+            content = results(measure_all(args, bar))
+    except measure.BenchmarkError as error:
+        measure.console.print(f"[red]error:[/] {error}", highlight=False)
+        return 1
+    print_table(content)
+    if args.json:
+        settings = {
+            "quick": args.quick,
+            "rounds": args.rounds,
+            "exchanges_per_block": {n: s.exchanges // 10 if args.quick else s.exchanges for n, s in SHAPES.items()},
+            "warm_up": floors.WARM_UP,
+        }
+        measure.write_json(args.json, measure.report("exchange", settings, content))
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

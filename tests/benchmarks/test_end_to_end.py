@@ -1,0 +1,44 @@
+import importlib.util
+import json
+
+import end_to_end
+import pytest
+from end_to_end import TASKS, Run
+
+needs_sb3 = pytest.mark.skipif(
+    importlib.util.find_spec("stable_baselines3") is None, reason="Stable-Baselines3 is in the dependency group bench"
+)
+
+
+def test_a_run_is_timed_from_the_first_learn_step_to_the_last():
+    found = Run.of("plugrl", 0, [(2048, 100.0), (4096, 101.0), (6144, 102.0)])
+    assert (found.learn_steps, found.env_steps, found.seconds, found.steps_per_second) == (2, 4096, 2.0, 2048.0)
+
+
+def test_ratio_is_against_the_better_sb3_of_the_same_repeat():
+    speeds = {"plugrl": [300.0, 100.0], "sb3_1_thread": [100.0, 200.0], "sb3_2_threads": [200.0, 50.0]}
+    runs = [Run(name, repeat, 1, 1, 1.0, speed) for name, all_ in speeds.items() for repeat, speed in enumerate(all_)]
+    assert end_to_end.ratio(runs) == 1.0
+
+
+def test_ours_learns_as_often_as_asked():
+    stamps = end_to_end.run("plugrl", TASKS["cartpole"], iterations=2, seed=0, timeout=90)
+    assert [step for step, _ in stamps] == [2048, 4096]
+    assert stamps[0][1] < stamps[1][1]
+
+
+@needs_sb3
+@pytest.mark.slow
+def test_script_compares_both_sides(tmp_path):
+    report = tmp_path / "end_to_end.json"
+    chosen = ["--env", "cartpole", "--iterations", "2", "--repeats", "1"]
+    assert end_to_end.main([*chosen, "--json", str(report)]) == 0
+    content = json.loads(report.read_text())
+    assert content["ratio_cartpole"] > 0
+    assert {run["contender"] for run in content["runs"]["cartpole"]} == set(end_to_end.CONTENDERS)
+
+
+def test_iterations_are_checked(capsys):
+    with pytest.raises(SystemExit):
+        end_to_end.main(["--iterations", "1"])
+    assert "--iterations must be at least 2" in capsys.readouterr().err
