@@ -40,7 +40,7 @@ class Closed(Exception):  # noqa: N818 - how every connection ends, not always a
     """
 
     def __init__(self, close: Close, detail: str = "", *, clean: bool = False) -> None:
-        super().__init__(detail or str(close))
+        super().__init__(detail or f"closed by the server: {close}")
         self.close = close
         self.clean = clean
 
