@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from plugrl_protocol.messages import Action, Feedback, Infer
 from plugrl_protocol.observation import Observation
 

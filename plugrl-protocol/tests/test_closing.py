@@ -3,7 +3,6 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from plugrl_protocol import closing
 from plugrl_protocol.closing import Close, Reaction, complain, reaction, reject
 

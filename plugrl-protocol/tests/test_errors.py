@@ -3,7 +3,6 @@
 import pickle
 
 import pytest
-
 from plugrl_protocol.closing import RESYNC, TOO_BIG
 from plugrl_protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError, blame_peer, show_key
 

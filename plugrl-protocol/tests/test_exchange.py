@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from plugrl_protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from plugrl_protocol.exchange import RULES, Exchange, Role, Turn
 from plugrl_protocol.messages import Metadata

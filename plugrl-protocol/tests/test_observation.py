@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from plugrl_protocol.errors import LocalProtocolError, RemoteProtocolError
 from plugrl_protocol.observation import Observation
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from plugrl_protocol.codec import decode, encode
 from plugrl_protocol.errors import LocalProtocolError, RemoteProtocolError
 from plugrl_protocol.spaces import (
@@ -127,7 +126,7 @@ def test_a_wrong_declaration_is_named_with_its_path(change: dict[str, Any], deta
 
 
 def test_a_declaration_without_an_action_space() -> None:
-    with pytest.raises(RemoteProtocolError, match="infer.spaces: missing key 'action'"):
+    with pytest.raises(RemoteProtocolError, match=r"infer\.spaces: missing key 'action'"):
         Declaration.from_wire({}, "infer.spaces")
-    with pytest.raises(LocalProtocolError, match="spaces.action: expected an action space, got map"):
+    with pytest.raises(LocalProtocolError, match=r"spaces\.action: expected an action space, got map"):
         Declaration({"kind": "discrete"})  # type: ignore[arg-type]

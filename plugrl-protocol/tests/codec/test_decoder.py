@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from plugrl_protocol.codec import decode, decoder, encode
 from plugrl_protocol.codec.reader import Reader
 from plugrl_protocol.errors import RemoteProtocolError
@@ -230,13 +229,14 @@ def test_arbitrary_bytes_decode_or_raise_the_one_error(frame: bytes) -> None:
 
 TOKENS = st.sampled_from(
     [
-        b"\x80", b"\x81", b"\x82", b"\x84", b"\x90", b"\x91", b"\x92", b"\xa1k", b"\xa0", b"\xc4\x01k", b"\xc0", b"\xc2",
-        b"\xc3", b"\x05", b"\xff", b"\xca\0\0\0\0", b"\xd1\xff\xff", b"\xdc\0\2", b"\xdd\0\0\0\1", b"\xde\0\1",
+        b"\x80", b"\x81", b"\x82", b"\x84", b"\x90", b"\x91", b"\x92", b"\xa1k", b"\xa0", b"\xc4\x01k", b"\xc0",
+        b"\xc2", b"\xc3", b"\x05", b"\xff", b"\xca\0\0\0\0", b"\xd1\xff\xff", b"\xdc\0\2", b"\xdd\0\0\0\1", b"\xde\0\1",
         b"\xdf\0\0\0\1", b"\xd4\1\1", b"\xc7\0\5", b"\xc1", b"\xa2\xc3\xa4", b"\xa1\xff", b"\xc4\x0b__ndarray__\xc3",
-        b"\xc4\x0b__ndarray__\xc2", b"\xc4\x0f__npgeneric__\xc3", b"\xc4\x04data", b"\xc4\x05dtype", b"\xc4\x05shape",
+        b"\xc4\x0b__ndarray__\xc2", b"\xc4\x0d__npgeneric__\xc3", b"\xc4\x04data", b"\xc4\x05dtype", b"\xc4\x05shape",
         b"\xa3|u1", b"\xa3<f4", b"\xa3|b1", b"\xa3<U1", b"\xa2|O", b"\xc4\x00", b"\xc4\x01\x01", b"\xc4\x04\0\0\0\0",
         b"\x84\xc4\x0b__ndarray__\xc3\xc4\x04data\xc4\x04\0\0\0\0", b"\xc4\x05dtype\xa3<f4", b"\xc4\x05shape\x91\x01",
-        encode(np.ones(1, np.uint8)), encode(np.array(["x"])), encode(np.float32(1)), b"\x91" * 13, b"\xdc\2\1" + b"\0" * 513,
+        encode(np.ones(1, np.uint8)), encode(np.array(["x"])), encode(np.float32(1)),
+        b"\x91" * 13, b"\xdc\2\1" + b"\0" * 513,
     ]
 )  # fmt: skip
 

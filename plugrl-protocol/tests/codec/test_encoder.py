@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-
 from plugrl_protocol.codec import decode, encode
 from plugrl_protocol.errors import LocalProtocolError
 
@@ -136,7 +135,7 @@ def test_str_and_float_subclasses_travel_as_what_they_are() -> None:
         ({"a": {1: 2}}, "message.a: map key: expected str or bytes, got 1"),
         ({"a": "\ud800"}, "message.a: str is not UTF-8: surrogates not allowed"),
         ({"a": {"\ud800": 1}}, "message.a: str is not UTF-8: surrogates not allowed"),
-        ({"a": np.array(["\ud800"])}, "message.a: data: not UTF-32: code point in surrogate code point range (0xd800-0xdfff)"),
+        ({"a": np.array(["\ud800"])}, "message.a: data: not UTF-32: code point in surrogate code point range"),
         ({"a": np.array([2], np.uint8).view(bool)}, "message.a: data: expected bools of 0 or 1"),
         ({"a": {b"__ndarray__": True}}, "message.a: map key b'__ndarray__' is the marker of an array or scalar"),
         ({"message_type": "infer", "x": {3}}, "infer.x: a set may not travel"),

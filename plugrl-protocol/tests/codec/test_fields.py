@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from plugrl_protocol.codec import fields
 from plugrl_protocol.errors import LocalProtocolError
 
