@@ -1,6 +1,8 @@
 """The README's first command, scaled down: two processes, a run folder, exit status 0; resumed; acted with."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 from plugrl_server import load_policy
@@ -43,3 +45,10 @@ def check_folder(folder, *, step):
     rows = programs.json_lines(folder / "metrics.jsonl")
     assert all({"step", "time", "losses/policy_loss", "losses/value_loss"} <= row.keys() for row in rows)
     assert any("rollout/reward" in row for row in rows)
+    assert {name for row in rows for name in row} <= documented_metrics()
+
+
+def documented_metrics():
+    """The names in the guide's table of metrics."""
+    page = Path(__file__).parents[2] / "docs/guide/run-folder.md"
+    return {"step", "time"} | set(re.findall(r"`(\w+/\w+)`", page.read_text()))
