@@ -349,10 +349,10 @@ class Conversation(RuleBasedStateMachine):
             self.holders -= set(envs)
         self.turn = TABLE[kind][1]
 
-    @rule(role=ROLES, kind=KINDS, envs=ENVS)
-    def try_to_send(self, role: Role, kind: Turn, envs: list[int]) -> None:
+    @rule(role=ROLES, kind=KINDS, envs=ENVS, answer=st.booleans())
+    def try_to_send(self, role: Role, kind: Turn, envs: list[int], answer: bool) -> None:
         """An end that tries anything is held back exactly when the model says so."""
-        if kind is Turn.ACTION and self.now % 2:
+        if kind is Turn.ACTION and answer:
             envs = self.asked or envs
         end, before = self.ends[role], self.ends[role].turn
         try:
