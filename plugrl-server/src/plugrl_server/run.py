@@ -9,8 +9,8 @@ import random
 import signal
 import sys
 import threading
-import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from plugrl_protocol.observation import Observation
 from plugrl_protocol.spaces import Declaration
@@ -21,7 +21,7 @@ from plugrl_server.assembly import Selection
 from plugrl_server.children.child import Child
 from plugrl_server.children.command import reachable
 from plugrl_server.children.supervisor import Supervisor
-from plugrl_server.common.checkpoint_manager import CheckpointError, CheckpointManager
+from plugrl_server.common.checkpoint_manager import Checkpoint, CheckpointError, CheckpointManager
 from plugrl_server.record.config_json import config_to_json
 from plugrl_server.record.run_record import RunRecord, versions
 from plugrl_server.record.summary import Closing, configuration, resume_command
@@ -33,7 +33,7 @@ from plugrl_server.source import ResumeError, Source, changes
 from plugrl_server.training.learning_curve import draw
 from plugrl_server.record.logs import logging_to
 from plugrl_server.training.metrics import MetricsFile, read_rows
-from plugrl_server.training.progress import STOPPING, Progress
+from plugrl_server.training.progress import SAVING, STOPPING, Progress
 from plugrl_server.training.reporter import Reporter
 from plugrl_server.training.run_folder import FolderError, RunFolder
 from plugrl_server.training.trackers import Trackers, opened_trackers
@@ -129,7 +129,7 @@ class Run:
             selection,
             seed=self._seed,
             torch_threads=config.torch_threads,
-            save=self._checkpoints.save,
+            save=self._save,
             on_declared=self._declared,
         )
         self._total: int | None = getattr(selection.algo_config, "global_steps", None)
@@ -196,14 +196,15 @@ class Run:
             on_failed=lambda: self._server.request_stop("clients failed", exit_code=FAILED),
             on_finished=lambda: self._server.request_stop(CLIENTS_FINISHED),
         )
-        started = time.monotonic()
+        beat = asyncio.get_running_loop().create_task(self._beat())
         try:
             with self._signals_handled():
                 self._result = await self._server.run()
-                seconds = time.monotonic() - started
+                seconds = self._events.progress.busy
                 self._events.progress.enter(STOPPING)
                 failed = await self._children.finish()
         finally:
+            beat.cancel()
             self._children.hurry()
             self._children.sweep()
             self._events.close()
@@ -211,6 +212,14 @@ class Run:
         if not self._listened:
             raise StartError(f"{self._result.error}; --port 0 takes any free port")
         return self._close(self._result, failed, seconds)
+
+    def _save(self, checkpoint: Checkpoint) -> Path:
+        progress = self._events.progress
+        before, progress.phase = progress.phase, SAVING
+        try:
+            return self._checkpoints.save(checkpoint)
+        finally:
+            progress.phase = before
 
     def _options(self) -> ServingOptions:
         config = self._config
@@ -226,6 +235,12 @@ class Run:
             deterministic=config.deterministic,
             spin_us=config.spin_us,
         )
+
+    async def _beat(self) -> None:
+        """Lets the progress speak while nothing happens, as in a long learn step."""
+        while True:
+            await asyncio.sleep(1.0)
+            self._events.progress.tick()
 
     def _progress(self) -> Progress:
         return Progress(

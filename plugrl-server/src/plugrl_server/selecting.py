@@ -16,6 +16,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from plugrl_server.algorithm.registration import ALGORITHMS
 from plugrl_server.common.registry import Registry
@@ -159,8 +160,8 @@ def _choices(names: Sequence[str]) -> Mapping[str, object]:
 def _advice(name: str, before: Sequence[str], choices: Mapping[str, object]) -> str:
     registry = _registry(len(before))
     is_variant = bool(len(before) % 2)
-    close = tuple(difflib.get_close_matches(name, choices, n=3)) if is_variant else registry.suggest(name)
-    question = f"; did you mean {' or '.join(close)}?" if close else ""
+    close = difflib.get_close_matches(name, choices) if is_variant else registry.suggest(name)
+    question = f"; did you mean {close[0]}?" if close else ""
     return f"{question}\nthere are: {', '.join(choices)}" + ("" if close or is_variant else _OWN_MODULE)
 
 
@@ -170,7 +171,7 @@ def _uid_table(registry: Registry) -> Table:
     for uid, variants in registry.variants().items():
         summary = _summary(next(iter(variants.values())))
         note = f"needs an extra: {missing[uid]}" if uid in missing else ""
-        table.add_row(uid, ", ".join(variants), "\n".join(part for part in (summary, note) if part))
+        _add_row(table, uid, ", ".join(variants), "\n".join(part for part in (summary, note) if part))
     return table
 
 
@@ -179,8 +180,12 @@ def _variant_table(variants: Mapping[str, object], title: str) -> Table:
     base = _values(variants.get("default"))
     for name, config in variants.items():
         changes = (f"{key}={value!r}" for key, value in _values(config).items() if base.get(key, value) != value)
-        table.add_row(name, "" if name == "default" else ", ".join(changes))
+        _add_row(table, name, "" if name == "default" else ", ".join(changes))
     return table
+
+
+def _add_row(table: Table, *cells: str) -> None:
+    table.add_row(*map(Text, cells))  # as plain text: brackets, as in plugrl-server[extra], are no markup
 
 
 def _values(config: object) -> dict[str, object]:

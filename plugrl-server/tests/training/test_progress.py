@@ -32,12 +32,14 @@ def test_a_line_tells_steps_rate_eta_episodes_return_losses_connections_and_phas
     """Lesson 27."""
     shown = progress(screen, clock)
     shown.connected(2)
+    clock.now += 99
+    shown.stepped(1)
     clock.now += 10
     shown.episodes = 7
     shown.learned(500, {"rollout/reward": -12.34, "losses/policy_loss": 0.125, "time/x": 1.0})
-    assert screen.getvalue() == (
+    assert screen.getvalue().splitlines()[-1] == (
         "collecting | step 500/1,000 (50%) | 50 steps/s | ETA 0:00:10 | 2 clients | 7 episodes | mean return -12.3"
-        " | policy_loss 0.125\n"
+        " | policy_loss 0.125"
     )
 
 
@@ -47,6 +49,20 @@ def test_lines_come_at_most_every_few_seconds(screen, clock):
         clock.now += LINE_INTERVAL / 10
         shown.stepped(step)
     assert len(screen.getvalue().splitlines()) == 10
+
+
+def test_a_long_learn_step_is_told_once_and_a_long_wait_not_at_all(screen, clock):
+    shown = progress(screen, clock)
+    for _ in range(20):
+        clock.now += 1
+        shown.tick()
+    assert screen.getvalue() == ""
+    shown.phase = LEARNING
+    for _ in range(20):
+        clock.now += 1
+        shown.tick()
+    assert screen.getvalue().startswith("learning | step 0")
+    assert len(screen.getvalue().splitlines()) == 1
 
 
 def test_the_rate_looks_back_a_bounded_time(screen, clock):
@@ -64,10 +80,13 @@ def test_the_rate_looks_back_a_bounded_time(screen, clock):
 
 def test_a_resumed_run_counts_its_rate_from_where_it_resumed(screen, clock):
     shown = progress(screen, clock, step=900)
+    clock.now += 60
+    shown.stepped(901)
     clock.now += 1
-    shown.stepped(910)
+    shown.stepped(911)
     assert shown.rate == pytest.approx(10)
-    assert shown.eta == pytest.approx(9)
+    assert shown.eta == pytest.approx(8.9)
+    assert shown.busy == 1
 
 
 def test_nothing_is_known_before_the_first_step(screen, clock):
@@ -97,13 +116,16 @@ def test_the_metric_table_shows_every_metric_the_known_groups_first(screen, cloc
 
 
 def test_the_live_panel_shows_the_same_and_messages_go_above_it(screen, clock):
-    with progress(screen, clock, terminal=True) as shown:
-        shown.connected(1)
-        clock.now += 2
-        shown.learned(100, {"losses/policy_loss": 0.5})
-        shown.say("checkpoint saved")
+    shown = progress(screen, clock, terminal=True)
+    shown.start()
+    shown.connected(1)
+    shown.stepped(1)
+    clock.now += 2
+    shown.learned(101, {"losses/policy_loss": 0.5})
+    shown.say("checkpoint saved")
+    shown.close()
     text = screen.getvalue()
-    for part in ("run", "step 100/1,000 (10%)", "50 steps/s", "ETA 0:00:18", "collecting", "1 client", "policy_loss"):
+    for part in ("run", "step 101/1,000 (10%)", "50 steps/s", "ETA 0:00:18", "collecting", "1 client", "policy_loss"):
         assert part in text
     assert "checkpoint saved" in text
 

@@ -60,7 +60,8 @@ class Progress:
         self._metric_table = metric_table
         self._shown: dict[str, float] = {}
         self._samples = deque([(clock(), step)])
-        self._last_line = clock()
+        self._first_step, self._began = step, clock()
+        self._last_line, self._last_shown = clock(), (step, WAITING)
         self._live = Live(console=console, get_renderable=self.panel, refresh_per_second=4) if live else None
 
     def start(self) -> None:
@@ -81,6 +82,11 @@ class Progress:
         return (self.step - before) / (now - start) if now > start else 0.0
 
     @property
+    def busy(self) -> float:
+        """Seconds since the first step of this process (since the start, before it)."""
+        return self._clock() - self._began
+
+    @property
     def eta(self) -> float | None:
         """Seconds until the end at the present rate; None when unknown."""
         if self._total is None or self.rate <= 0:
@@ -89,13 +95,16 @@ class Progress:
 
     def stepped(self, step: int) -> None:
         """The run got to `step`."""
+        if self.step == self._first_step:  # the wait for the first client is no part of the rate
+            self._began = self._clock()
+            self._samples = deque([(self._began, step)])
         self.step = step
-        self._tick()
+        self.tick()
 
     def enter(self, phase: str) -> None:
         """The server turned to something else."""
         self.phase = phase
-        self._tick()
+        self.tick()
 
     def connected(self, count: int) -> None:
         """The number of connected clients changed."""
@@ -127,14 +136,16 @@ class Progress:
         parts = (self.phase, self._steps(), self._speed(), self._people(), self._numbers())
         return " | ".join(part for part in parts if part)
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
+        """Prints a line where one is due and something changed; called with every event and now and then between."""
         now = self._clock()
         if now - self._samples[-1][0] >= RATE_WINDOW / 40:
             self._samples.append((now, self.step))
             while len(self._samples) > 2 and now - self._samples[0][0] > RATE_WINDOW:
                 self._samples.popleft()
-        if self._live is None and now - self._last_line >= LINE_INTERVAL:
-            self._last_line = now
+        due = self._live is None and now - self._last_line >= LINE_INTERVAL
+        if due and self._last_shown != (self.step, self.phase):
+            self._last_line, self._last_shown = now, (self.step, self.phase)
             self.say(self.line())
 
     def _steps(self) -> str:
@@ -165,7 +176,7 @@ def metric_table(step: int, metrics: Mapping[str, float | None]) -> Table:
     order = {prefix: place for place, prefix in enumerate(_HEADLINE)}
     for name in sorted(metrics, key=lambda name: (order.get(name.split("/")[0] + "/", len(order)), name)):
         value = metrics[name]
-        table.add_row(name, "not a number" if value is None else f"{value:.6g}")
+        table.add_row(Text(name), "not a number" if value is None else f"{value:.6g}")
     return table
 
 

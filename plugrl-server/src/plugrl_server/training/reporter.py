@@ -52,6 +52,7 @@ class Reporter:
 
     def learning(self, started: bool) -> None:
         """A learn step started or ended."""
+        logger.debug("learn step at step %d %s", self.progress.step, "begins" if started else "ends")
         after = COLLECTING if self.progress.connections else WAITING
         self.progress.enter(LEARNING if started else after)
 
