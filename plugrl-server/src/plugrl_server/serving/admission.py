@@ -85,7 +85,6 @@ class Admission:
             self._fail(outcome.error)
         else:
             self.trainer = outcome.value
-            if session.is_open:
-                self._admit(session, infer)
+            self._waiting.appendleft((session, infer))  # it is compared like all others
         self._go_on()
         self._tell_built()

@@ -11,7 +11,7 @@ import numpy as np
 from plugrl_server.learning import trees
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@dataclasses.dataclass(slots=True, eq=False)
 class Request:
     """One connection's wish for action chunks.
 
@@ -30,7 +30,7 @@ class Request:
     arrived: float
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@dataclasses.dataclass(slots=True, eq=False)
 class Batch:
     """Requests that are answered by one inference.
 
@@ -99,6 +99,8 @@ class Batcher:
             now: The time, s.
             connections: How many connections there are: when all of them wait, there is nobody left to wait for.
         """
+        if not self._waiting:
+            return None
         due = [layout for layout, requests in self._waiting.items() if self._is_due(requests, now, connections)]
         if not due:
             return None
@@ -112,5 +114,7 @@ class Batcher:
 
 def batch_of(requests: list[Request]) -> Batch:
     """Return one batch of requests of one layout, in this order."""
+    if len(requests) == 1:
+        return Batch(requests, requests[0].obs, len(requests[0].env_indices))
     rows = sum(len(request.env_indices) for request in requests)
     return Batch(requests, trees.concat([request.obs for request in requests]), rows)

@@ -8,7 +8,8 @@ event loop goes on with handshakes, pings, `/healthz` and parsing (lesson 7).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable
+import time
+from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from typing import Any
 
@@ -24,13 +25,11 @@ from plugrl_server.serving.connection.session import Report, Session
 from plugrl_server.serving.connection.transitions import Transitions
 from plugrl_server.serving.intake import Continuous, Intake, Rounds
 from plugrl_server.serving.interface import Ending, RunEvents, ServingOptions, TrainerSource
-from plugrl_server.serving.worker import Outcome, Pace, Runtime, attempt
+from plugrl_server.serving.worker import Outcome, Pace, Runtime
 from plugrl_server.training.accounting import Accounting, Discard
-from plugrl_server.training.trainer import AlgorithmError, Recorded, Trainer, UnsoundPolicyError
+from plugrl_server.training.trainer import AlgorithmError, Trainer, UnsoundPolicyError
 
 logger = logging.getLogger(__name__)
-
-NOTHING = Recorded(np.zeros(0, np.bool_), {})
 
 ASK_INTERVAL = 1.0
 """Longest time between two questions to `should_save` and `should_stop`, s."""
@@ -118,7 +117,7 @@ class Scheduler:
             return
         self.ending = ending
         for report in self._intake.drop():
-            report.session.count.discard(Discard.AFTER_CLOSE, len(report.finite))
+            report.session.count.discard(Discard.AFTER_CLOSE, len(report.feedback.env_indices))
         self._changed()
 
     def fail(self, error: Exception) -> None:
@@ -154,7 +153,7 @@ class Scheduler:
     def reported(self, report: Report) -> None:
         """A client reports what became of actions."""
         if self.ending is not None:
-            report.session.count.discard(Discard.AFTER_CLOSE, len(report.finite))
+            report.session.count.discard(Discard.AFTER_CLOSE, len(report.feedback.env_indices))
             return
         self._intake.report(report)
         self._wake()
@@ -216,8 +215,9 @@ class Scheduler:
         try:
             while self._step():
                 pass
-        finally:
-            self._in_turn = False
+        except Exception as error:
+            self.fail(error)
+        self._in_turn = False
         self._set_alarm()
 
     def _step(self) -> bool:
@@ -278,16 +278,16 @@ class Scheduler:
     def _record(self, trainer: Trainer, report: Report) -> bool:
         transitions = report.session.join(report)
         return self._call(
-            ("feedback", len(report.finite)),
+            ("feedback", len(report.feedback.env_indices)),
             partial(_record, trainer, transitions),
             partial(self._recorded, trainer, report.session, transitions),
         )
 
-    def _recorded(self, trainer: Trainer, session: Session, transitions: Transitions, recorded: Recorded) -> None:
+    def _recorded(
+        self, trainer: Trainer, session: Session, transitions: Transitions, discarded: Mapping[Discard, int]
+    ) -> None:
         session.settle(transitions)
-        session.count.store(int(recorded.stored.sum()))
-        for reason, rows in recorded.discarded.items():
-            session.count.discard(reason, rows)
+        session.count.settle(len(transitions.feedback.env_indices), discarded)
         self._ask_due, self._learned_last = True, False
         self._events.stepped(trainer.global_step)
         for global_step, metrics in trainer.drain_logs():
@@ -311,40 +311,39 @@ class Scheduler:
 
     def _call(self, kind: Hashable, job: Callable[[], Any], done: Callable[[Any], None]) -> bool:
         """Make a call inline, if its kind is known to be quick; else in the worker thread. True when it is done."""
-        if self._pace.is_quick(kind):
-            self._take(kind, done, attempt(job))
-            return True
-        self._calling = True
-        self._runtime.work("act", job, partial(self._take_back, kind, done))
-        return False
+        if not self._pace.is_quick(kind):
+            self._calling = True
+            self._work("act", job, partial(self._take_back, kind, done))
+            return False
+        started = time.perf_counter()
+        try:
+            done(job())
+        except Exception as error:
+            self.fail(error)
+        self._pace.note(kind, time.perf_counter() - started)
+        return True
 
     def _take_back(self, kind: Hashable, done: Callable[[Any], None], outcome: Outcome[Any]) -> None:
         self._calling = False
-        self._take(kind, done, outcome)
-        self._go_on()
-
-    def _take(self, kind: Hashable, done: Callable[[Any], None], outcome: Outcome[Any]) -> None:
         self._pace.note(kind, outcome.seconds)
-        if outcome.error is None:
-            outcome = attempt(lambda: done(outcome.value))
         if outcome.error is not None:
-            self.fail(outcome.error)
+            raise outcome.error
+        done(outcome.value)
 
     def _save(self, trainer: Trainer) -> bool:
         self._calling = True
-        self._runtime.work("save", trainer.save, self._saved)
+        self._work("save", trainer.save, self._saved)
         return False
 
     def _saved(self, outcome: Outcome[Any]) -> None:
         self._calling = False
+        self._ask_due = True
         if isinstance(outcome.error, AlgorithmError):
-            self.fail(outcome.error)
-        elif outcome.error is not None:
+            raise outcome.error
+        if outcome.error is not None:  # a full disk, perhaps: the run goes on, and tries again when it saves next
             self._events.warned(f"no checkpoint written: {outcome.error}")
         elif outcome.value is not None:
             self._events.saved(outcome.value)
-        self._ask_due = True
-        self._go_on()
 
     def _learn(self, trainer: Trainer) -> bool:
         """Start a learn step; True when the algorithm can go on acting meanwhile."""
@@ -352,20 +351,31 @@ class Scheduler:
         for session in self.sessions:
             session.suspend()
         self._events.learning(True)
-        self._runtime.work("learn", trainer.learn, self._learned)
+        self._work("learn", trainer.learn, self._learned)
         return trainer.concurrent
 
     def _learned(self, outcome: Outcome[tuple[int, dict[str, float]]]) -> None:
         self._learning = False
         for session in self.sessions:
             session.resume()
+        self._ask_due = True
         self._events.learning(False)
         if outcome.error is not None:
-            self.fail(outcome.error)
-        elif outcome.value is not None:
+            raise outcome.error
+        if outcome.value is not None:
             self._events.learned(*outcome.value)
-        self._ask_due = True
-        self._go_on()
+
+    def _work(self, lane: str, job: Callable[[], Any], done: Callable[[Outcome[Any]], None]) -> None:
+        """Do a job in a worker thread, then call `done`, and take a turn."""
+
+        def back(outcome: Outcome[Any]) -> None:
+            try:
+                done(outcome)
+            except Exception as error:
+                self.fail(error)
+            self._go_on()
+
+        self._runtime.work(lane, job, back)
 
     def _go_on(self) -> None:
         """A call in a worker thread has ended."""
@@ -374,13 +384,13 @@ class Scheduler:
             self._changed()
 
 
-def _record(trainer: Trainer, transitions: Transitions) -> Recorded:
-    """Record joined transitions, and hand the rows without a step state to `discard_feedback`."""
-    known = len(transitions.rows)
-    recorded = trainer.record(transitions.rows, transitions.versions, transitions.finite) if known else NOTHING
-    strangers = np.flatnonzero(~transitions.held).tolist()
-    if not strangers:
-        return recorded
-    feedback, info = transitions.feedback, transitions.feedback.info_rows()
-    trainer.discard([info[row] for row in strangers], feedback.terminated[strangers], feedback.truncated[strangers])
-    return Recorded(recorded.stored, {**recorded.discarded, Discard.NO_STEP_STATE: len(strangers)})
+def _record(trainer: Trainer, transitions: Transitions) -> Mapping[Discard, int]:
+    """Record joined transitions, hand the rows without a step state to `discard_feedback`, and return what was lost."""
+    rows = transitions.rows
+    discarded = trainer.record(rows, transitions.versions, transitions.finite) if len(rows) else {}
+    strangers = transitions.strangers()
+    if strangers:
+        feedback, info = transitions.feedback, transitions.feedback.info_rows()
+        trainer.discard([info[row] for row in strangers], feedback.terminated[strangers], feedback.truncated[strangers])
+        discarded = {**discarded, Discard.NO_STEP_STATE: len(strangers)}
+    return discarded

@@ -45,22 +45,30 @@ class Pace:
     """Which kinds of calls are quick enough for the event loop's own thread.
 
     A tiny policy must not pay 100 us of thread hops for each inference, and a slow one must never block the loop: a
-    kind runs inline only after `CALLS` calls in a row that all took less than `LIMIT`.
+    kind runs inline only after `CALLS` calls in a row that all took less than `LIMIT`. From then on a single slow call
+    (the process was not scheduled) is forgiven, a few of them or a very slow one are not.
     """
 
     CALLS = 20
     LIMIT = 1e-3
+    VERY_SLOW = 10e-3
 
     def __init__(self) -> None:
-        self._quick: dict[Hashable, int] = {}
+        self._trust: dict[Hashable, int] = {}
 
     def is_quick(self, kind: Hashable) -> bool:
         """Return whether calls of this kind may run inline."""
-        return self._quick.get(kind, 0) >= self.CALLS
+        return self._trust.get(kind, 0) >= self.CALLS
 
     def note(self, kind: Hashable, seconds: float) -> None:
-        """Take the duration of a call."""
-        self._quick[kind] = self._quick.get(kind, 0) + 1 if seconds < self.LIMIT else 0
+        """Take the duration of a call, s."""
+        trust = self._trust.get(kind, 0)
+        if seconds < self.LIMIT:
+            self._trust[kind] = min(trust + 1, 2 * self.CALLS)
+        elif seconds < self.VERY_SLOW and trust >= self.CALLS:
+            self._trust[kind] = trust - self.CALLS // 2
+        else:
+            self._trust[kind] = 0
 
 
 class Runtime(Clock, Protocol):

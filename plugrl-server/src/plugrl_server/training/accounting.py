@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import dataclasses
+from collections import Counter, deque
+from collections.abc import Mapping
 from enum import StrEnum
 
 KEPT_CONNECTIONS = 1000
@@ -26,14 +28,19 @@ class Discard(StrEnum):
     """It crossed the server's close frame, or was not handled before the run ended."""
 
 
+@dataclasses.dataclass(eq=False)
 class RowCount:
-    """Feedback rows received, stored and discarded; every change is made to `total` too, where there is one."""
+    """Feedback rows.
 
-    def __init__(self, total: RowCount | None = None) -> None:
-        self.received = 0
-        self.stored = 0
-        self.discarded: Counter[Discard] = Counter()
-        self._total = total
+    Attributes:
+        received: All that arrived.
+        stored: Those that the algorithm took.
+        discarded: The others, by reason.
+    """
+
+    received: int = 0
+    stored: int = 0
+    discarded: Counter[Discard] = dataclasses.field(default_factory=Counter)
 
     @property
     def pending(self) -> int:
@@ -43,21 +50,24 @@ class RowCount:
     def receive(self, rows: int) -> None:
         """Count rows that arrived."""
         self.received += rows
-        if self._total is not None:
-            self._total.receive(rows)
 
-    def store(self, rows: int) -> None:
-        """Count rows that the algorithm took."""
+    def settle(self, rows: int, discarded: Mapping[Discard, int]) -> None:
+        """Count the fate of rows that arrived: discarded for these reasons, and the others stored."""
         self.stored += rows
-        if self._total is not None:
-            self._total.store(rows)
+        for reason, count in discarded.items():
+            self.stored -= count
+            self.discarded[reason] += count
 
     def discard(self, reason: Discard, rows: int) -> None:
-        """Count rows that were not stored."""
+        """Count rows that arrived and were not stored."""
         if rows:
             self.discarded[reason] += rows
-            if self._total is not None:
-                self._total.discard(reason, rows)
+
+    def add(self, other: RowCount) -> None:
+        """Add another count to this one."""
+        self.received += other.received
+        self.stored += other.stored
+        self.discarded.update(other.discarded)
 
     def __str__(self) -> str:
         reasons = ", ".join(f"{reason} {rows}" for reason, rows in sorted(self.discarded.items()))
@@ -65,6 +75,7 @@ class RowCount:
         return f"received {self.received} = stored {self.stored} + discarded {self.discarded.total()}{detail}"
 
 
+@dataclasses.dataclass(eq=False)
 class ConnectionCount(RowCount):
     """The rows of one connection.
 
@@ -73,46 +84,56 @@ class ConnectionCount(RowCount):
         ending: "open", "closed" (both close frames were exchanged: the count is the client's) or "cut".
     """
 
-    def __init__(self, name: str, total: RowCount) -> None:
-        super().__init__(total)
-        self.name = name
-        self.ending = "open"
+    name: str = ""
+    ending: str = "open"
 
 
 class Accounting:
-    """The rows of a run.
-
-    Attributes:
-        total: All connections together.
-        connections: The connections that sent feedback, oldest first, the latest `KEPT_CONNECTIONS` of them.
-    """
+    """The rows of a run, connection by connection."""
 
     def __init__(self) -> None:
-        self.total = RowCount()
-        self.connections: list[ConnectionCount] = []
+        self._open: dict[ConnectionCount, None] = {}
+        self._ended: deque[ConnectionCount] = deque()
+        self._earlier = RowCount()
+
+    @property
+    def connections(self) -> list[ConnectionCount]:
+        """The connections that sent feedback: the latest `KEPT_CONNECTIONS` that ended, then the open ones."""
+        return [*self._ended, *(count for count in self._open if count.received)]
+
+    @property
+    def total(self) -> RowCount:
+        """All connections together."""
+        total = RowCount()
+        for count in (self._earlier, *self._ended, *self._open):
+            total.add(count)
+        return total
 
     def open(self, name: str) -> ConnectionCount:
         """Begin to count for a connection."""
-        return ConnectionCount(name, self.total)
+        count = ConnectionCount(name=name)
+        self._open[count] = None
+        return count
 
     def close(self, count: ConnectionCount, *, handshake: bool) -> None:
-        """End a connection's count; `handshake` tells whether both close frames were exchanged."""
+        """Note the end of a connection; `handshake` tells whether both close frames were exchanged."""
         count.ending = "closed" if handshake else "cut"
+        self._open.pop(count, None)
         if count.received:
-            self.connections.append(count)
-            del self.connections[:-KEPT_CONNECTIONS]
+            self._ended.append(count)
+        while len(self._ended) > KEPT_CONNECTIONS and not self._ended[0].pending:
+            self._earlier.add(self._ended.popleft())
 
     def finish(self) -> None:
         """End the run's account: rows whose fate is still open will not be stored any more."""
-        for count in (*self.connections, self.total):
+        for count in (*self._ended, *self._open):
             count.discard(Discard.AFTER_CLOSE, count.pending)
 
     def table(self) -> str:
         """Return the account as lines of text: one for each connection that sent feedback, and the total."""
         rows = [(count.name, count.ending, str(count)) for count in self.connections]
-        listed = sum(count.received for count in self.connections)
-        if listed < self.total.received:
-            rows.insert(0, ("earlier connections", "", f"received {self.total.received - listed}"))
+        if self._earlier.received:
+            rows.insert(0, ("earlier connections", "", str(self._earlier)))
         rows.append(("total", "", str(self.total)))
         name_width, ending_width = (max(len(row[i]) for row in rows) for i in (0, 1))
         lines = [f"  {name:<{name_width}}  {ending:<{ending_width}}  {text}" for name, ending, text in rows]

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 import numpy as np
+from websockets.exceptions import PayloadTooBig
 from websockets.frames import Frame, Opcode
 from websockets.http11 import Request, Response
 from websockets.protocol import State
@@ -169,8 +170,10 @@ class WebSocketEndpoint(asyncio.BufferedProtocol):
             elif isinstance(event, Request):
                 self._request(event)
         problem = self._protocol.parser_exc
-        if problem is not None:
-            self._ended(handshake=False, reason=f"WebSocket: {problem}")
+        if problem is not None and self._handler is not None:
+            if isinstance(problem, PayloadTooBig):
+                logger.warning("%s: message too big for --max-frame-mib: %s", self.peer, problem)
+            self._ended(handshake=False, reason=str(problem))
         self._flush()
 
     def _request(self, request: Request) -> None:

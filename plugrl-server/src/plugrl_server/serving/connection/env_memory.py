@@ -7,7 +7,6 @@ row when its action is chosen and gives it back with the feedback, so that no fe
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from itertools import repeat
 from typing import Any
 
@@ -20,42 +19,69 @@ SMALLEST = 8
 """Rows and envs that storage begins with; it doubles as needed."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True, eq=False)
 class Steps:
     """The step states of the k envs of a feedback (of m) that held one.
 
     Attributes:
-        held: Whether the env held a step state, b1[m]; the others' feedback answers no action of this connection.
+        held: Whether the env held a step state, b1[m]; None where all did. The others' feedback answers no action.
         obs: The observations acted on, a tree of leading k.
         runtime_state: The policy's states, a tree of leading k.
         train_state: The algorithm's states, a tree of leading k.
-        versions: The policy versions that acted, i8[k].
+        versions: The policy versions that acted, i8[k], or one for all.
         terminated: Whether the env's previous frame terminated, b1[k].
         truncated: Whether the env's previous frame was truncated, b1[k].
         nodes: The nodes of the env's previous frame, k of them.
     """
 
-    held: np.ndarray
+    held: np.ndarray | None
     obs: Any
     runtime_state: Any
     train_state: Any
-    versions: np.ndarray
+    versions: np.ndarray | int
+    terminated: np.ndarray
+    truncated: np.ndarray
+    nodes: list[Node]
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class _Asked:
+    """The envs asked about last: what their actions were chosen from."""
+
+    env_indices: np.ndarray
+    key: bytes
+    states: tuple[Any, Any, Any]
+    version: int
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class _Settled:
+    """The envs reported on last: the outcome of their frames."""
+
+    env_indices: np.ndarray
+    key: bytes
     terminated: np.ndarray
     truncated: np.ndarray
     nodes: list[Node]
 
 
 class EnvMemory:
-    """Step states by env index, previous flags and previous nodes of one connection."""
+    """Step states by env index, previous flags and previous nodes of one connection.
+
+    Most clients report on exactly the envs they asked about, time after time. What they asked and reported last is
+    kept as it is, and handed back as it is; only where the sets differ are rows written to arrays and gathered again.
+    """
 
     def __init__(self) -> None:
-        self._row = np.full(SMALLEST, -1, np.int32)  # by env index: its row of the store, -1 for none
-        self._terminated = np.zeros(SMALLEST, np.bool_)
+        self._asked: _Asked | None = None
+        self._settled: _Settled | None = None
+        self._terminated = np.zeros(SMALLEST, np.bool_)  # by env index
         self._truncated = np.zeros(SMALLEST, np.bool_)
         self._nodes: dict[int, Node] = {}
-        self._free: list[int] = []
+        self._row = np.full(SMALLEST, -1, np.int32)  # by env index: its row of the store, -1 for none
         self._store: tuple[Any, Any, Any] | None = None
-        self._version = np.zeros(0, np.int64)
+        self._version = np.zeros(0, np.int64)  # by row
+        self._free: list[int] = []
 
     def remember(self, env_indices: np.ndarray, obs: Any, runtime_state: Any, train_state: Any, version: int) -> None:
         """Keep what the actions of n envs were chosen from, in place of what those envs held.
@@ -70,63 +96,96 @@ class EnvMemory:
         Raises:
             ValueError: A tree's structure or row shape differs from that of earlier calls.
         """
-        self._know(env_indices)
-        rows = self._row[env_indices]
-        homeless = rows < 0
-        if homeless.any():
-            rows[homeless] = self._allocate(int(homeless.sum()), (obs, runtime_state, train_state))
-            self._row[env_indices] = rows
-        self._store = trees.map_leaves(
-            lambda store, leaf: _write(store, rows, leaf), self._store, (obs, runtime_state, train_state)
-        )
-        self._version[rows] = version
+        if self._asked is not None:
+            self._put_away(self._asked)
+        if len(self._free) < len(self._version):
+            self._know(env_indices)
+            self._forget(env_indices)
+        self._asked = _Asked(env_indices, env_indices.tobytes(), (obs, runtime_state, train_state), version)
 
     def take(self, env_indices: np.ndarray) -> Steps:
         """Hand out and forget the step states of m envs (i8[m], unique)."""
+        asked, key = self._asked, env_indices.tobytes()
+        if asked is not None and asked.key == key:
+            self._asked = None
+            return self._steps(None, asked.states, asked.version, env_indices, key)
+        if asked is not None:
+            self._put_away(asked)
+            self._asked = None
         self._know(env_indices)
         rows = self._row[env_indices]
         held = rows >= 0
-        envs = env_indices
-        if not held.all():
-            rows, envs = rows[held], env_indices[held]
-        self._row[envs] = -1
-        self._free += rows.tolist()
-        obs, runtime_state, train_state = trees.take(self._store, rows) if len(rows) else (None, None, None)
-        return Steps(
-            held=held,
-            obs=obs,
-            runtime_state=runtime_state,
-            train_state=train_state,
-            versions=self._version[rows],
-            terminated=self._terminated[envs],
-            truncated=self._truncated[envs],
-            nodes=list(map(self._nodes.get, envs.tolist(), repeat(NO_NODE))),
-        )
+        rows, envs = rows[held], env_indices[held]
+        states = trees.take(self._store, rows) if len(rows) else (None, None, None)
+        self._forget(envs)
+        return self._steps(held, states, self._version[rows], envs, envs.tobytes())
 
-    def settle(
-        self, env_indices: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, nodes: Sequence[Node]
-    ) -> None:
+    def settle(self, env_indices: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, nodes: list[Node]) -> None:
         """Keep the outcome of the frames of m envs, for the frames that follow them.
 
         Args:
-            env_indices: i8[m], unique, each seen by `take`.
+            env_indices: i8[m], unique.
             terminated: b1[m].
             truncated: b1[m].
             nodes: The m nodes of the stored frames, `NO_NODE` for a discarded one.
         """
-        self._terminated[env_indices] = terminated
-        self._truncated[env_indices] = truncated
-        self._nodes.update(zip(env_indices.tolist(), nodes, strict=True))
+        key = env_indices.tobytes()
+        if self._settled is not None and self._settled.key != key:
+            self._spread(self._settled)
+        self._settled = _Settled(env_indices, key, terminated, truncated, nodes)
+
+    # Previous frames ---------------------------------------------------------------------------------------------
+
+    def _steps(
+        self,
+        held: np.ndarray | None,
+        states: tuple[Any, Any, Any],
+        versions: np.ndarray | int,
+        envs: np.ndarray,
+        key: bytes,
+    ) -> Steps:
+        """Return step states with the flags and nodes of their envs' previous frames."""
+        settled = self._settled
+        if settled is not None and settled.key == key:
+            return Steps(held, *states, versions, settled.terminated, settled.truncated, [*settled.nodes])
+        if settled is not None:
+            self._spread(settled)
+            self._settled = None
+        self._know(envs)
+        nodes = list(map(self._nodes.get, envs.tolist(), repeat(NO_NODE)))
+        return Steps(held, *states, versions, self._terminated[envs], self._truncated[envs], nodes)
+
+    def _spread(self, settled: _Settled) -> None:
+        self._know(settled.env_indices)
+        self._terminated[settled.env_indices] = settled.terminated
+        self._truncated[settled.env_indices] = settled.truncated
+        self._nodes.update(zip(settled.env_indices.tolist(), settled.nodes, strict=True))
 
     def _know(self, env_indices: np.ndarray) -> None:
         """Make room for the highest env index."""
         envs = len(self._row)
         highest = int(env_indices.max(initial=0))
         if highest >= envs:
-            more = 2 ** int(highest).bit_length() - envs
+            more = 2 ** highest.bit_length() - envs
             self._row = np.append(self._row, np.full(more, -1, np.int32))
             self._terminated = np.append(self._terminated, np.zeros(more, np.bool_))
             self._truncated = np.append(self._truncated, np.zeros(more, np.bool_))
+
+    # Step states -------------------------------------------------------------------------------------------------
+
+    def _forget(self, envs: np.ndarray) -> None:
+        """Free the rows of the store that envs hold."""
+        rows = self._row[envs]
+        self._free += rows[rows >= 0].tolist()
+        self._row[envs] = -1
+
+    def _put_away(self, asked: _Asked) -> None:
+        """Write step states to the store; none of their envs holds a row of it."""
+        self._know(asked.env_indices)
+        rows = np.array(self._allocate(len(asked.env_indices), asked.states))
+        self._row[asked.env_indices] = rows
+        self._version[rows] = asked.version
+        self._store = trees.map_leaves(lambda store, leaf: _write(store, rows, leaf), self._store, asked.states)
 
     def _allocate(self, count: int, example: tuple[Any, Any, Any]) -> list[int]:
         """Return `count` free rows of the store, growing it when there are not enough."""

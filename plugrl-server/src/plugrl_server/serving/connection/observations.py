@@ -13,13 +13,15 @@ import numpy as np
 from plugrl_protocol.errors import RemoteProtocolError
 from plugrl_protocol.observation import Observation
 
+from plugrl_server.training.trainer import all_finite
+
 Layout: TypeAlias = tuple[tuple[str, str, tuple[int, ...]], ...]
 """Kind ("images" or "states"), name and row shape of every array of an observation. Equal layouts can be batched."""
 
 CLAUSE = "5.2 observation/policy"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True, eq=False)
 class Reading:
     """The part of an observation that the policy reads.
 
@@ -88,19 +90,18 @@ class ObservationReader:
 def find_not_finite(obs: Mapping[str, Any]) -> tuple[int, str] | None:
     """Return the first row with a NaN or infinite state and that state's name, None when all are finite."""
     for name, state in _floats(obs):
-        finite = np.isfinite(state)
-        if not finite.all():
-            return int(np.flatnonzero(~finite.all(axis=1))[0]), f"states.{name}"
+        if not all_finite(state):
+            return int(np.flatnonzero(~np.isfinite(state).all(axis=1))[0]), f"states.{name}"
     return None
 
 
-def finite_rows(obs: Mapping[str, Any], rewards: np.ndarray) -> np.ndarray:
-    """Return which of m rows have only finite numbers in their states and reward, b1[m]."""
-    finite: np.ndarray = np.isfinite(rewards)
-    for _, state in _floats(obs):
-        numbers = np.isfinite(state)
-        if not numbers.all():
-            finite &= numbers.all(axis=1)
+def finite_rows(obs: Mapping[str, Any], rewards: np.ndarray) -> np.ndarray | None:
+    """Return which of m rows have only finite numbers in their states and reward, b1[m]; None where all have."""
+    faulty = [rewards[:, None]] if not all_finite(rewards) else []
+    faulty += [state for _, state in _floats(obs) if not all_finite(state)]
+    if not faulty:
+        return None
+    finite: np.ndarray = np.logical_and.reduce([np.isfinite(numbers).all(axis=1) for numbers in faulty])
     return finite
 
 

@@ -81,7 +81,7 @@ class Clock(Protocol):
         ...
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@dataclasses.dataclass(slots=True, eq=False)
 class Report:
     """A feedback that waits to be recorded.
 
@@ -89,13 +89,13 @@ class Report:
         session: Whose.
         feedback: The message, m rows.
         next_obs: Its observations as the policy reads them, a tree of leading m.
-        finite: Which rows are finite, b1[m].
+        finite: Which rows have only finite numbers, b1[m]; None where all have.
     """
 
     session: Session
     feedback: Feedback
     next_obs: dict[str, Any]
-    finite: np.ndarray
+    finite: np.ndarray | None
 
 
 class Desk(Protocol):
@@ -190,14 +190,9 @@ class Session:
             return
         try:
             self._take(data)
-        except RemoteProtocolError as error:
+        except Exception as error:
             self._count_lost(data, Discard.MALFORMED)
-            self.refuse(error)
-        except Exception as error:  # a fault of ours must not reach the other connections either
-            logger.error("%s: internal error: %s: %s", self.name, type(error).__name__, error)
-            logger.debug("%s", self.name, exc_info=True)
-            self.close(INTERNAL_ERROR)
-        self._arm()
+            self._end_on(error)
 
     def received_text(self) -> None:
         """Take a text message, which breaks the protocol (SPEC 7.4)."""
@@ -206,7 +201,7 @@ class Session:
         try:
             self._connection.receive_text(self._clock.time())
         except RemoteProtocolError as error:
-            self.refuse(error)
+            self._end_on(error)
 
     def received_pong(self) -> None:
         """Take a pong."""
@@ -231,8 +226,8 @@ class Session:
         self.action_space = action_space
         try:
             self._ask(infer)
-        except RemoteProtocolError as error:
-            self.refuse(error)
+        except Exception as error:
+            self._end_on(error)
 
     def answer(
         self, env_indices: np.ndarray, obs: Any, action: np.ndarray, states: tuple[Any, Any], version: int
@@ -260,8 +255,8 @@ class Session:
     def join(self, report: Report) -> Transitions:
         """Join a feedback with the step states of its envs, which are then used up."""
         transitions = join(report.feedback, report.next_obs, report.finite, self._memory)
-        for env in transitions.strangers:
-            self._warn("Feedback for env %d arrived with no step state", env)
+        for row in transitions.strangers():
+            self._warn("Feedback for env %d arrived with no step state", report.feedback.env_indices[row])
         return transitions
 
     def settle(self, transitions: Transitions) -> None:
@@ -283,11 +278,6 @@ class Session:
         logger.warning("%s: rejected: %s", self.name, detail)
         self.close(reject(detail))
 
-    def refuse(self, error: RemoteProtocolError) -> None:
-        """Close because the client broke the protocol."""
-        logger.warning("%s: %s [%s]; closing with %s", self.name, error.detail, error.clause, error.close)
-        self.close(error.close)
-
     def close(self, close: Close) -> None:
         """Send a close frame. Feedback that crosses it is still counted (as discarded)."""
         if self._closing:
@@ -298,6 +288,16 @@ class Session:
         self._arm()
 
     # Inside ------------------------------------------------------------------------------------------------------
+
+    def _end_on(self, error: Exception) -> None:
+        """Close because the client broke the protocol; or for a fault of ours, which must not reach the others."""
+        if isinstance(error, RemoteProtocolError):
+            logger.warning("%s: %s [%s]; closing with %s", self.name, error.detail, error.clause, error.close)
+            self.close(error.close)
+        else:
+            logger.error("%s: internal error: %s: %s", self.name, type(error).__name__, error)
+            logger.debug("%s", self.name, exc_info=error)
+            self.close(INTERNAL_ERROR)
 
     def _take(self, data: bytes) -> None:
         message = self._connection.receive(data, self._clock.time())
@@ -322,7 +322,7 @@ class Session:
     def _report(self, feedback: Feedback) -> None:
         reading = self._read(feedback.observation, "feedback.data.obs")
         finite = finite_rows(reading.obs, feedback.rewards)
-        if not finite.all():
+        if finite is not None:
             for row in np.flatnonzero(~finite).tolist():
                 key = not_finite_key(reading.obs, feedback.rewards, row)
                 self._warn("feedback.data.%s: not finite for env %d; row discarded", key, feedback.env_indices[row])
@@ -354,7 +354,7 @@ class Session:
             self._desk.left(self)
 
     def _arm(self) -> None:
-        """Keep one timer, due no later than the connection's deadline."""
+        """Keep one timer, due no later than the connection's deadline; only what we do brings that nearer."""
         due = None if self._ended else self._connection.deadline
         if due is None or (self._alarm is not None and self._alarm.when() <= due):
             return

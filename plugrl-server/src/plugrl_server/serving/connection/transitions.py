@@ -13,56 +13,54 @@ from plugrl_server.learning import trees
 from plugrl_server.serving.connection.env_memory import EnvMemory
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@dataclasses.dataclass(slots=True, eq=False)
 class Transitions:
     """The m rows of a feedback, of which k envs held a step state.
 
     Attributes:
         feedback: The message.
-        held: Which rows' envs held a step state, b1[m]. The others answer no action of this connection: duplicates,
-            replays, envs never asked about (SPEC 7.6, lesson 4).
+        held: Which rows' envs held a step state, b1[m]; None where all did. The others answer no action of this
+            connection: duplicates, replays, envs never asked about (SPEC 7.6, lesson 4).
         rows: The k transitions, in the order of the message.
-        versions: The policy versions that acted, i8[k].
-        finite: Which of the k rows have only finite numbers, b1[k].
+        versions: The policy versions that acted, i8[k], or one for all.
+        finite: Which of the k rows have only finite numbers, b1[k]; None where all have.
     """
 
     feedback: Feedback
-    held: np.ndarray
+    held: np.ndarray | None
     rows: FeedbackRows
-    versions: np.ndarray
-    finite: np.ndarray
+    versions: np.ndarray | int
+    finite: np.ndarray | None
 
-    @property
-    def strangers(self) -> np.ndarray:
-        """Return the envs that held no step state, i8[m-k]."""
-        strangers: np.ndarray = self.feedback.env_indices[~self.held]
-        return strangers
+    def strangers(self) -> list[int]:
+        """Return the rows whose envs held no step state."""
+        return [] if self.held is None else np.flatnonzero(~self.held).tolist()
 
     def all_nodes(self) -> list[Node]:
         """Return the m nodes of the envs' frames, `NO_NODE` where there was no step state."""
-        if len(self.rows) == len(self.held):
+        if self.held is None:
             return self.rows.nodes
         nodes = iter(self.rows.nodes)
         return [next(nodes) if held else NO_NODE for held in self.held]
 
 
-def join(feedback: Feedback, next_obs: dict[str, Any], finite: np.ndarray, memory: EnvMemory) -> Transitions:
+def join(feedback: Feedback, next_obs: dict[str, Any], finite: np.ndarray | None, memory: EnvMemory) -> Transitions:
     """Join a feedback with its envs' step states, which the memory then forgets.
 
     Args:
         feedback: m rows.
         next_obs: Its observations as the policy reads them, a tree of leading m.
-        finite: Which rows have only finite numbers, b1[m].
+        finite: Which rows have only finite numbers, b1[m]; None where all have.
         memory: The connection's.
     """
     steps = memory.take(feedback.env_indices)
     held = steps.held
     reward, terminated, truncated = feedback.rewards, feedback.terminated, feedback.truncated
     info: Any = feedback.info_rows()
-    if not held.all():
-        next_obs, finite = trees.take(next_obs, held), finite[held]
+    if held is not None:
+        next_obs, finite = trees.take(next_obs, held), None if finite is None else finite[held]
         reward, terminated, truncated = reward[held], terminated[held], truncated[held]
-        info = [info[row] for row in np.flatnonzero(held)]
+        info = [info[row] for row in np.flatnonzero(held).tolist()]
     rows = FeedbackRows(
         obs=steps.obs,
         runtime_state=steps.runtime_state,
