@@ -163,8 +163,7 @@ def build_scalar(wire: dict[Any, Any]) -> np.generic:
     data, dtype = wire[b"data"], allowed_dtype(wire[b"dtype"])
     if type(data) not in _SCALAR_TYPES.get(dtype.kind, ()):
         raise NotAllowedError(f"data: a {type(data).__name__} is no {dtype.str} scalar")
-    try:
-        with np.errstate(all="ignore"):  # a number too large for a float is inf, as everywhere in NumPy
-            return dtype.type(data)  # type: ignore[no-any-return]
-    except OverflowError:
-        raise NotAllowedError(f"data: {data} does not fit {dtype.str}") from None
+    if dtype.kind in "iu" and not np.iinfo(dtype).min <= data <= np.iinfo(dtype).max:  # NumPy 1 would wrap it
+        raise NotAllowedError(f"data: {data} does not fit {dtype.str}")
+    with np.errstate(all="ignore"):  # a number too large for a float is inf, as everywhere in NumPy
+        return dtype.type(data)  # type: ignore[no-any-return]
