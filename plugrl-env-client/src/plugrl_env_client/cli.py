@@ -1,14 +1,15 @@
 """`plugrl-run-env-client`: the command line."""
 
 import dataclasses
+import logging
 import secrets
 import sys
 from collections.abc import Sequence
 
 import tyro
 
-from plugrl_env_client.client import Finished, run_client, shares
-from plugrl_env_client.envs.base_env import BaseEnvConfig, EnvError
+from plugrl_env_client.client import Finished, Run, run_alone
+from plugrl_env_client.envs.base_env import EnvError
 from plugrl_env_client.link.interrupts import Interrupts
 from plugrl_env_client.options import ClientOptions, OptionError, client_offset, options_type
 from plugrl_env_client.registration import env_config, families, import_modules
@@ -18,6 +19,8 @@ from plugrl_env_client.reporting.records import summary_text, write_config, writ
 from plugrl_env_client.supervisor import supervise
 
 PROG = "plugrl-run-env-client"
+_logger = logging.getLogger("plugrl_env_client.cli")  # not __name__: this module may be the program itself
+
 EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 
 
@@ -53,42 +56,21 @@ def _main(args: list[str]) -> int:
     fields = {field.name: getattr(parsed, field.name) for field in dataclasses.fields(ClientOptions)}
     options = ClientOptions(**{**fields, "modules": modules})
     options.check()
-    return _run(uid, options, env)
-
-
-def _run(uid: str, options: ClientOptions, env: BaseEnvConfig) -> int:
     seed = secrets.randbelow(2**31) if options.runner.seed is None else options.runner.seed
-    offset = client_offset()
+    return _execute(Run(uid, env, options, seed, client_offset()))
+
+
+def _execute(run: Run) -> int:
+    options = run.options
     set_up_logs(options.log_level, quiet=options.quiet)
     if options.folder is not None:
-        write_config(options.folder, uid, options, env, seed=seed, offset=offset)
+        write_config(options.folder, run)
+    _logger.info("%s: %d envs for %s, seed %d", run.uid, options.num_envs, options.address, run.seed)
     progress = make_progress(quiet=options.quiet)
     try:
         with Interrupts().handling() as interrupts:
-            if options.num_procs == 1:
-                (share,) = shares(options)
-                finished = run_client(
-                    uid,
-                    options,
-                    env,
-                    share,
-                    seed=seed,
-                    offset=offset,
-                    interrupts=interrupts,
-                    show=progress.show,
-                    interval=progress.interval,
-                )
-            else:
-                finished = supervise(
-                    uid,
-                    options,
-                    env,
-                    seed=seed,
-                    offset=offset,
-                    interrupts=interrupts,
-                    show=progress.show,
-                    interval=progress.interval,
-                )
+            go = run_alone if options.num_procs == 1 else supervise
+            finished = go(run, interrupts=interrupts, show=progress.show, interval=progress.interval)
     finally:
         progress.close()
     return _conclude(options, finished)

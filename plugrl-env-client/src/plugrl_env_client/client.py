@@ -13,12 +13,31 @@ from plugrl_env_client.envs.base_env import BaseEnvConfig, EnvError
 from plugrl_env_client.link.client_link import Link
 from plugrl_env_client.link.interrupts import Interrupts
 from plugrl_env_client.link.reconnect import GaveUp, Reconnector, interruptible_sleep
-from plugrl_env_client.options import ClientOptions, resolved_api_key
+from plugrl_env_client.options import MAX_ENVS, ClientOptions, resolved_api_key
 from plugrl_env_client.registration import make_env
 from plugrl_env_client.reporting.tally import Snapshot, Tally
 from plugrl_env_client.rollout import Outcome, Rollout, RolloutOptions
 
 _logger = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What the user asked for.
+
+    Attributes:
+        uid: the env family.
+        env_config: its own flags.
+        options: all other flags.
+        seed: of the run's first env.
+        offset: this client's place among several (PLUGRL_CLIENT_OFFSET).
+    """
+
+    uid: str
+    env_config: BaseEnvConfig
+    options: ClientOptions
+    seed: int
+    offset: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,26 +86,13 @@ class Finished:
 
 
 def run_client(
-    uid: str,
-    options: ClientOptions,
-    env_config: BaseEnvConfig,
-    share: Share,
-    *,
-    seed: int,
-    offset: int,
-    interrupts: Interrupts,
-    show: Callable[[Snapshot], None],
-    interval: float,
+    run: Run, share: Share, *, interrupts: Interrupts, show: Callable[[Snapshot], None], interval: float
 ) -> Finished:
     """Run one process's share to its end.
 
     Args:
-        uid: the env family.
-        options: the flags.
-        env_config: the family's own flags.
-        share: what this process runs.
-        seed: of the whole run's first env.
-        offset: added to the seeds and to this client's number.
+        run: the whole.
+        share: what this process runs of it.
         interrupts: set when the user wants the client to end.
         show: called with the counts every `interval` seconds.
         interval: in seconds.
@@ -94,7 +100,9 @@ def run_client(
     Raises:
         EnvError: the envs cannot be made. Later failures are returned, with what was counted until then.
     """
-    env = make_env(uid, env_config, share.num_envs)
+    options = run.options
+    env = make_env(run.uid, run.env_config, share.num_envs)
+    first = run.offset * MAX_ENVS + share.first_env  # clients with different offsets never share a seed or a number
     tally = Tally()
     try:
         reconnector = Reconnector(
@@ -112,8 +120,8 @@ def run_client(
                 num_episodes=share.num_episodes,
                 replan_steps=options.runner.replan_steps,
                 max_episode_steps=options.runner.max_episode_steps,
-                seed=seed + offset + share.first_env,
-                client=offset + share.first_env,
+                seed=run.seed + first,
+                client=first,
             ),
             interrupts=interrupts,
             tally=tally,
@@ -127,6 +135,13 @@ def run_client(
         return Finished(Outcome.FAILED, tally.snapshot(), f"{env.env_id} failed: {type(err).__name__}: {err}")
     finally:
         env.close()
+
+
+def run_alone(run: Run, *, interrupts: Interrupts, show: Callable[[Snapshot], None], interval: float) -> Finished:
+    """Run everything in this process: `run_client` with the whole for a share."""
+    options = run.options
+    whole = Share(0, 0, options.num_envs, options.num_steps, options.num_episodes)
+    return run_client(run, whole, interrupts=interrupts, show=show, interval=interval)
 
 
 class _Every:

@@ -163,12 +163,14 @@ def resolved_api_key(options: ClientOptions) -> str | None:
 
 
 def client_offset() -> int:
-    """What PLUGRL_CLIENT_OFFSET adds to this client's number and seeds; 0 when it is not set.
+    """PLUGRL_CLIENT_OFFSET: this client's place among several of one run, 0 when it is not set.
 
     Raises:
-        OptionError: it is not a whole number.
+        OptionError: it is not a whole number, or negative.
     """
-    return _whole(OFFSET_VARIABLE, os.environ.get(OFFSET_VARIABLE) or "0")
+    offset = _whole(OFFSET_VARIABLE, os.environ.get(OFFSET_VARIABLE) or "0")
+    _at_least(OFFSET_VARIABLE, offset, 0)
+    return offset
 
 
 def _whole(variable: str, text: str) -> int:

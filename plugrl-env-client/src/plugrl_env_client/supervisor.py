@@ -13,10 +13,9 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
-from plugrl_env_client.client import Finished, Share, run_client, shares
-from plugrl_env_client.envs.base_env import BaseEnvConfig, EnvError
+from plugrl_env_client.client import Finished, Run, Share, run_client, shares
+from plugrl_env_client.envs.base_env import EnvError
 from plugrl_env_client.link.interrupts import Interrupted, Interrupts
-from plugrl_env_client.options import ClientOptions
 from plugrl_env_client.registration import import_modules
 from plugrl_env_client.reporting.logs import set_up_logs
 from plugrl_env_client.reporting.tally import Snapshot, together
@@ -60,18 +59,8 @@ class _Child:
         return None
 
 
-def supervise(
-    uid: str,
-    options: ClientOptions,
-    env_config: BaseEnvConfig,
-    *,
-    seed: int,
-    offset: int,
-    interrupts: Interrupts,
-    show: Callable[[Snapshot], None],
-    interval: float,
-) -> Finished:
-    """Run `options.num_procs` processes until all have ended, or one has failed.
+def supervise(run: Run, *, interrupts: Interrupts, show: Callable[[Snapshot], None], interval: float) -> Finished:
+    """Run `run.options.num_procs` processes until all have ended, or one has failed.
 
     A child that dies is noticed at once; the others are ended, and the error names it. SIGTERM or Ctrl-C ends all of
     them. Each child writes its log to <folder>/<index>.log where the run has a folder; otherwise its lines start with
@@ -81,9 +70,9 @@ def supervise(
     children: list[_Child] = []
     error: str | None = None
     try:
-        for share in shares(options):
+        for share in shares(run.options):
             ours, theirs = context.Pipe(duplex=False)
-            process = context.Process(target=_child_main, args=(uid, options, env_config, share, seed, offset, theirs))
+            process = context.Process(target=_child_main, args=(run, share, theirs))
             process.start()
             theirs.close()
             children.append(_Child(share, process, ours))
@@ -142,16 +131,9 @@ def _result(children: list[_Child], error: str | None, *, interrupted: bool) -> 
     return Finished(Outcome.SERVER_STOPPED if Outcome.SERVER_STOPPED in outcomes else Outcome.LIMIT, counted)
 
 
-def _child_main(
-    uid: str,
-    options: ClientOptions,
-    env_config: BaseEnvConfig,
-    share: Share,
-    seed: int,
-    offset: int,
-    pipe: Connection,
-) -> None:
+def _child_main(run: Run, share: Share, pipe: Connection) -> None:
     """A child's whole life. Only SIGTERM ends it: Ctrl-C reaches the parent too, which passes it on as SIGTERM."""
+    options = run.options
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if options.folder is not None:
         _redirect(options.folder / f"{share.index}.log")
@@ -166,17 +148,7 @@ def _child_main(
 
         try:
             import_modules(options.modules)
-            finished = run_client(
-                uid,
-                options,
-                env_config,
-                share,
-                seed=seed,
-                offset=offset,
-                interrupts=interrupts,
-                show=tell,
-                interval=REPORT_SECONDS,
-            )
+            finished = run_client(run, share, interrupts=interrupts, show=tell, interval=REPORT_SECONDS)
         except EnvError as err:
             finished = Finished(Outcome.FAILED, together([]), str(err))
     with contextlib.suppress(OSError):

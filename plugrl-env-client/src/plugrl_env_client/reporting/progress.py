@@ -67,13 +67,15 @@ class _Live(Progress):
         super().__init__()
         from rich.console import Console
         from rich.live import Live
+        from rich.text import Text
 
+        self._text = Text
         # No refresh thread: it would compete with the envs for the interpreter.
         self._live = Live(console=Console(stderr=True), auto_refresh=False, transient=True)
         self._live.start()
 
     def _write(self, line: str) -> None:
-        self._live.update(line, refresh=True)
+        self._live.update(self._text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
 
     def close(self) -> None:
         self._live.stop()

@@ -7,8 +7,7 @@ import platform
 from pathlib import Path
 from typing import Any
 
-from plugrl_env_client.envs.base_env import BaseEnvConfig
-from plugrl_env_client.options import ClientOptions
+from plugrl_env_client.client import Run
 from plugrl_env_client.reporting.tally import Snapshot
 
 _PACKAGES = ("plugrl-env-client", "plugrl-protocol", "gymnasium", "mujoco", "numpy", "websockets")
@@ -27,14 +26,18 @@ def summary_text(outcome: str, snapshot: Snapshot) -> str:
     )
 
 
-def write_config(
-    folder: Path, uid: str, options: ClientOptions, env_config: BaseEnvConfig, *, seed: int, offset: int
-) -> None:
+def write_config(folder: Path, run: Run) -> None:
     """Write config.json: the full configuration, versions and seed. The API key is left out."""
-    flags = dataclasses.asdict(options)
+    flags = dataclasses.asdict(run.options)
     flags["api_key"] = None if flags["api_key"] is None else "(given)"
-    flags["env"] = dataclasses.asdict(env_config)
-    content = {"env": uid, "seed": seed, "client_offset": offset, "options": flags, "versions": _versions()}
+    flags["env"] = dataclasses.asdict(run.env_config)
+    content = {
+        "env": run.uid,
+        "seed": run.seed,
+        "client_offset": run.offset,
+        "options": flags,
+        "versions": _versions(),
+    }
     _write_json(folder / "config.json", content)
 
 

@@ -1,0 +1,98 @@
+"""Flags, defaults from the environment, and every check by name."""
+
+import dataclasses
+
+import pytest
+from plugrl_env_client.envs.dummy_v1 import DummyConfig
+from plugrl_env_client.envs.gym_v1 import GymConfig
+from plugrl_env_client.link.address import Address
+from plugrl_env_client.options import (
+    ClientOptions,
+    OptionError,
+    RunnerOptions,
+    client_offset,
+    options_type,
+    resolved_api_key,
+)
+
+
+@pytest.fixture(autouse=True)
+def _bare_environment(monkeypatch):
+    for name in ("SERVER_HOST", "SERVER_PORT", "API_KEY", "CLIENT_OFFSET"):
+        monkeypatch.delenv(f"PLUGRL_{name}", raising=False)
+
+
+def test_the_defaults_work():
+    options = ClientOptions()
+    options.check()
+    assert options.address == Address("127.0.0.1", 8000)
+    assert (options.num_envs, options.num_procs, options.num_steps, options.num_episodes) == (1, 1, None, None)
+    assert (options.max_reconnects, options.max_frame_mib, options.reuse_feedback_obs) == (20, 256, True)
+    assert (options.action_timeout, options.folder) == (None, None)
+    assert (resolved_api_key(options), client_offset()) == (None, 0)
+
+
+def test_a_server_gives_defaults_through_the_environment(monkeypatch):
+    monkeypatch.setenv("PLUGRL_SERVER_HOST", "::1")
+    monkeypatch.setenv("PLUGRL_SERVER_PORT", "4711")
+    monkeypatch.setenv("PLUGRL_API_KEY", "k")
+    monkeypatch.setenv("PLUGRL_CLIENT_OFFSET", "3")
+    options = ClientOptions()
+    assert options.address == Address("::1", 4711)
+    assert options.api_key is None, "help would print it"
+    assert (resolved_api_key(options), resolved_api_key(ClientOptions(api_key="own"))) == ("k", "own")
+    assert client_offset() == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "read"), [("PLUGRL_SERVER_PORT", ClientOptions), ("PLUGRL_CLIENT_OFFSET", client_offset)]
+)
+def test_a_variable_that_is_no_number_is_named(monkeypatch, name, read):
+    monkeypatch.setenv(name, "many")
+    with pytest.raises(OptionError, match=f"{name}='many' in the environment: expected a whole number"):
+        read()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"num_envs": 0}, "--num-envs 0: expected at least 1 and at most 65536"),
+        ({"num_envs": 65_537}, "--num-envs 65537"),
+        ({"num_procs": 0}, "--num-procs 0: expected at least 1"),
+        ({"num_procs": 2}, "--num-procs 2: more than --num-envs 1"),
+        ({"num_steps": 0}, "--num-steps 0"),
+        ({"num_episodes": 0}, "--num-episodes 0"),
+        ({"num_envs": 4, "num_procs": 4, "num_episodes": 3}, "--num-episodes 3: expected at least 4"),
+        ({"max_reconnects": -1}, "--max-reconnects -1: expected at least 0"),
+        ({"max_frame_mib": 0}, "--max-frame-mib 0"),
+        ({"runner": RunnerOptions(replan_steps=0)}, r"--runner\.replan-steps 0"),
+        ({"runner": RunnerOptions(max_episode_steps=0)}, r"--runner\.max-episode-steps 0"),
+        ({"runner": RunnerOptions(seed=-1)}, r"--runner\.seed -1: expected at least 0"),
+        ({"server_host": "http://x"}, "--server-host"),
+        ({"server_port": 70_000}, "--server-port 70000"),
+        ({"exp_name": "../elsewhere"}, "--exp-name '../elsewhere': expected a plain folder name"),
+        ({"exp_name": ""}, "--exp-name ''"),
+    ],
+)
+def test_every_flag_is_checked_by_name(change, says):
+    with pytest.raises(OptionError, match=says):
+        dataclasses.replace(ClientOptions(), **change).check()
+
+
+@pytest.mark.parametrize("flag", ["connect_timeout", "action_timeout"])
+@pytest.mark.parametrize("value", [0.0, -1.0, float("inf"), float("nan")])
+def test_lesson_6_timeouts_are_positive_and_finite(flag, value):
+    with pytest.raises(
+        OptionError, match=f"--{flag.replace('_', '-')} .*expected a positive, finite number of seconds"
+    ):
+        dataclasses.replace(ClientOptions(), **{flag: value}).check()
+
+
+def test_the_flags_of_a_family_join_the_others():
+    assert options_type(DummyConfig)().env == DummyConfig()
+    fields = {field.name: field for field in dataclasses.fields(options_type(GymConfig))}
+    assert fields["env"].default_factory is dataclasses.MISSING, "gym-v1 has a flag without a default"
+
+
+def test_a_run_with_a_name_has_a_folder():
+    assert ClientOptions(exp_name="first").folder.parts == ("plugrl-client", "first")
