@@ -19,10 +19,11 @@ from rich.console import Console
 from plugrl_server import assembly
 from plugrl_server.assembly import Selection
 from plugrl_server.children.child import Child
-from plugrl_server.children.command import reachable
+from plugrl_server.children.command import client_hint
 from plugrl_server.children.supervisor import Supervisor
 from plugrl_server.common.checkpoint_manager import Checkpoint, CheckpointError, CheckpointManager
 from plugrl_server.record.config_json import config_to_json
+from plugrl_server.record.logs import logging_to
 from plugrl_server.record.run_record import RunRecord, versions
 from plugrl_server.record.summary import Closing, configuration, resume_command
 from plugrl_server.run_config import RunConfig
@@ -31,7 +32,6 @@ from plugrl_server.serving.interface import RunResult, ServingOptions
 from plugrl_server.serving.server import TrainingServer
 from plugrl_server.source import ResumeError, Source, changes
 from plugrl_server.training.learning_curve import draw
-from plugrl_server.record.logs import logging_to
 from plugrl_server.training.metrics import MetricsFile, read_rows
 from plugrl_server.training.progress import SAVING, STOPPING, Progress
 from plugrl_server.training.reporter import Reporter
@@ -80,11 +80,11 @@ def start(
 
 def shown(config: RunConfig, selection: Selection) -> str:
     """The whole configuration as text."""
-    chosen = selection
+    policy, algorithm = config_to_json(selection.policy_config), config_to_json(selection.algo_config)
     return "\n".join(
         [
-            configuration(f"policy {chosen.policy_uid} {chosen.policy_variant}", config_to_json(chosen.policy_config)),
-            configuration(f"algorithm {chosen.algo_uid} {chosen.algo_variant}", config_to_json(chosen.algo_config)),
+            configuration(f"policy {selection.policy_uid} {selection.policy_variant}", policy),
+            configuration(f"algorithm {selection.algo_uid} {selection.algo_variant}", algorithm),
             configuration("run", config.public()),
         ]
     )
@@ -117,12 +117,6 @@ class Run:
         self._config, self._folder, self._command, self._resumed = config, folder, list(command), record
         self._console, self._live = console, live
         self._name = folder.path.name
-        self._names = (
-            selection.policy_uid,
-            selection.policy_variant,
-            selection.algo_uid,
-            selection.algo_variant,
-        )
         self._seed = _seed(config, record)
         self._checkpoints = CheckpointManager(folder.checkpoints, config.keep_checkpoints)
         self._source = Source(
@@ -136,7 +130,9 @@ class Run:
         self._first_step = 0
         self._declaration: Declaration | None = record.declaration if record else None
         self._observation: Observation | None = record.observation if record else None
+        self._seconds = 0.0
         self._signals = 0
+        self._last_resort: threading.Timer | None = None
         self._listened = False
         self._result: RunResult | None = None
 
@@ -186,7 +182,7 @@ class Run:
             StartError: The address cannot be listened on.
             FolderError: The run folder cannot be used after all.
         """
-        self._events = Reporter(self._progress(), self._listening, self._connections_changed)
+        self._events = Reporter(self._progress(), self._listening, lambda: self._children.connections_changed())
         self._server = TrainingServer(self._source, self._options(), self._events)
         self._children = Supervisor(
             self._config.client,
@@ -198,20 +194,27 @@ class Run:
         )
         beat = asyncio.get_running_loop().create_task(self._beat())
         try:
-            with self._signals_handled():
-                self._result = await self._server.run()
-                seconds = self._events.progress.busy
-                self._events.progress.enter(STOPPING)
-                failed = await self._children.finish()
+            result, failed = await self._serve()
+            return self._close(result, failed)
         finally:
             beat.cancel()
+            self._folder.close()
+
+    async def _serve(self) -> tuple[RunResult, list[Child]]:
+        """Serves, then sees the clients off; returns how the run ended and the clients that failed."""
+        try:
+            with self._signals_handled():
+                self._result = await self._server.run()
+                self._seconds = self._events.progress.busy
+                self._events.progress.enter(STOPPING)
+                # On 1011 a client goes on trying to reconnect: there is nothing to wait for.
+                return self._result, await self._children.finish(at_once=self._result.reason == "failed")
+        finally:
+            if self._last_resort is not None:
+                self._last_resort.cancel()
             self._children.hurry()
             self._children.sweep()
             self._events.close()
-            self._folder.close()
-        if not self._listened:
-            raise StartError(f"{self._result.error}; --port 0 takes any free port")
-        return self._close(self._result, failed, seconds)
 
     def _save(self, checkpoint: Checkpoint) -> Path:
         progress = self._events.progress
@@ -264,13 +267,10 @@ class Run:
         _say(self._console, f"run folder: {self._folder.path}\nlistening on {host} port {port}")
         self._children.start(host, port)
         if not self._config.client:
-            _say(self._console, client_hint(reachable(host), port))
+            _say(self._console, client_hint(host, port))
         if self._source.trainer is None:
             _say(self._console, self._declaration_hint())
         self._events.progress.start()
-
-    def _connections_changed(self) -> None:
-        self._children.connections_changed()
 
     def _declared(self, declaration: Declaration | None, observation: Observation) -> None:
         self._declaration, self._observation = declaration, observation.take([0])
@@ -318,47 +318,51 @@ class Run:
         self._events.progress.say(f"{number.name}: stopping at once")
         self._children.hurry()
         self._server.stop_now()
-        last_resort = threading.Timer(LAST_RESORT, os._exit, (INTERRUPTED,))
-        last_resort.daemon = True
-        last_resort.start()
+        self._last_resort = threading.Timer(LAST_RESORT, os._exit, (INTERRUPTED,))
+        self._last_resort.daemon = True
+        self._last_resort.start()
 
-    def _close(self, result: RunResult, failed: Sequence[Child], seconds: float) -> int:
+    def _close(self, result: RunResult, failed: Sequence[Child]) -> int:
+        if not self._listened:
+            raise StartError(f"{result.error}; --port 0 takes any free port")
         rows = list(read_rows(self._folder.metrics))
-        note = draw(rows, self._folder.learning_curve, self._name)
-        if note is not None:
-            _say(self._console, note)
+        stopped_now = self._signals > 1 and result.reason == "interrupted"
+        if not stopped_now:
+            _say(self._console, draw(rows, self._folder.learning_curve, self._name))
         closing = Closing(
             reason=self._reason(result),
             error=result.error,
             step=result.global_step,
-            seconds=seconds,
+            seconds=self._seconds,
             steps_done=result.global_step - self._first_step,
             accounting=result.accounting.table(),
             folder=self._folder.path,
             saved=result.saved,
             rows=rows,
-            resume=resume_command(PROGRAM, self._names, self._name, self._config.checkpoint_base_dir),
+            resume=self._resume_command(),
         )
         _say(self._console, closing.text())
         for child in failed:
             sys.stderr.write(f"error: {self._children.report(child)}\n")
-        if self._signals > 1 and result.reason == "interrupted":
+        if stopped_now:
             return INTERRUPTED
         return result.exit_code or (FAILED if failed else 0)
+
+    def _resume_command(self) -> list[str]:
+        config, chosen = self._config, self._source.selection
+        names = (chosen.policy_uid, chosen.policy_variant, chosen.algo_uid, chosen.algo_variant)
+        return resume_command(
+            [PROGRAM, *names],
+            self._name,
+            config.checkpoint_base_dir,
+            {"import": config.import_, "client": config.client},
+        )
 
     def _reason(self, result: RunResult) -> str:
         if result.reason != CLIENTS_FINISHED:
             return result.reason
         total = "" if self._total is None else f" of {self._total}"
         return f"{CLIENTS_FINISHED} at step {result.global_step}{total}"
-
-
-def client_hint(host: str, port: int) -> str:
-    """How to start a client for a server that waits for one."""
-    return (
-        "waiting for a client; start one with\n"
-        f"  plugrl-run-env-client classic-v1 --env.name Pendulum-v1 --server-host {host} --server-port {port}"
-    )
 
 
 def _seed(config: RunConfig, record: RunRecord | None) -> int:

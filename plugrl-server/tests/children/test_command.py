@@ -2,7 +2,7 @@ import os
 import sysconfig
 
 import pytest
-from plugrl_server.children.command import client_environment, filled, reachable
+from plugrl_server.children.command import client_environment, client_hint, filled, reachable
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,8 @@ def test_the_environment_names_the_server_and_the_client():
 def test_a_server_without_a_key_passes_none_on():
     environment = client_environment({"PLUGRL_API_KEY": "stale"}, host="h", port=1, api_key=None, offset=0)
     assert "PLUGRL_API_KEY" not in environment
+
+
+def test_the_hint_names_an_address_that_can_be_reached():
+    """Lesson 27."""
+    assert client_hint("0.0.0.0", 81).endswith("--server-host 127.0.0.1 --server-port 81")

@@ -127,6 +127,14 @@ def test_a_failure_after_the_stop_counts_but_concludes_nothing(drive):
     assert drive(scenario) == ([5], [])
 
 
+def test_clients_that_have_nothing_to_wait_for_are_asked_to_end_at_once(drive):
+    async def scenario(make):
+        server = make("exec sleep 60")
+        return [(child.exit_code, child.forced) for child in await server.supervisor.finish(at_once=True)]
+
+    assert drive(scenario) == [(-15, True)]
+
+
 def test_hurry_waits_for_nobody(drive):
     async def scenario(make):
         server = make("trap '' TERM; while :; do sleep 0.01; done")

@@ -2,9 +2,8 @@ import io
 import logging
 
 import pytest
-from rich.console import Console
-
 from plugrl_server.record.logs import logging_to
+from rich.console import Console
 
 
 @pytest.mark.parametrize("live", [True, False])

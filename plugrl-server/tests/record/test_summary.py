@@ -44,10 +44,16 @@ def test_the_closing_return_is_the_mean_of_the_last_ten_known_ones():
     assert closing_return([{"step": 1}]) is None
 
 
-def test_the_resume_command_names_another_base_folder():
-    names = ["p", "default", "a", "default"]
-    assert resume_command("run", names, "x", Path("checkpoints")) == ["run", *names, "--resume", "--exp-name", "x"]
-    assert resume_command("run", names, "x", Path("b"))[-2:] == ["--checkpoint-base-dir", "b"]
+def test_the_resume_command_repeats_what_the_run_folder_does_not_bring_back():
+    command = ["run", "p", "default", "a", "default"]
+    assert resume_command(command, "x", Path("checkpoints"), {"import": ()}) == [
+        *command,
+        "--resume",
+        "--exp-name",
+        "x",
+    ]
+    words = resume_command(command, "x", Path("b"), {"import": ("m", "n"), "client": ("c d",)})
+    assert words[8:] == ["--checkpoint-base-dir", "b", "--import", "m", "--import", "n", "--client", "c d"]
 
 
 def test_the_configuration_is_one_paragraph():

@@ -3,11 +3,10 @@ import logging
 from pathlib import Path
 
 import pytest
-from rich.console import Console
-
 from plugrl_server.training.progress import Progress
 from plugrl_server.training.reporter import Reporter
 from plugrl_server.training.trackers import Trackers
+from rich.console import Console
 
 
 class Recorder:

@@ -34,6 +34,7 @@ class Child:
         self.forced = False
         self.refused: str | None = None
         self._group: int | None = None
+        self._early: signal.Signals | None = None
 
     async def run(self, environment: Mapping[str, str]) -> None:
         """Starts the command and waits until it has exited.
@@ -45,8 +46,8 @@ class Child:
         except OSError as error:
             self.refused, self.exit_code = error.strerror or str(error), 126
             return
-        if self.forced:  # ended while it was being started
-            self._signal(signal.SIGKILL)
+        if self._early is not None:
+            self._signal(self._early)
         self.exit_code = await process.wait()
         self._forget_empty_group()
 
@@ -59,6 +60,7 @@ class Child:
         """Sends a signal to the running command and everything it started, which then counts as forced."""
         if self.exit_code is None:
             self.forced = True
+            self._early = number  # in case it is just being started
             self._signal(number)
 
     def sweep(self) -> None:

@@ -24,6 +24,15 @@ def filled(command: str, host: str, port: int) -> str:
     return command.replace("{host}", host).replace("{port}", str(port))
 
 
+def client_hint(host: str, port: int) -> str:
+    """How to start a client for a server that is bound to `host` and waits for one."""
+    return (
+        "waiting for a client; start one with\n"
+        "  plugrl-run-env-client classic-v1 --env.name Pendulum-v1"
+        f" --server-host {reachable(host)} --server-port {port}"
+    )
+
+
 def client_environment(
     inherited: Mapping[str, str], *, host: str, port: int, api_key: str | None, offset: int
 ) -> dict[str, str]:

@@ -66,10 +66,14 @@ class Supervisor:
             self._concluded = True
             (self._on_failed if failed else self._on_finished)()
 
-    async def finish(self) -> list[Child]:
-        """Waits for the clients after the server's close, ends those that stay, and returns those that failed."""
+    async def finish(self, *, at_once: bool = False) -> list[Child]:
+        """Waits for the clients after the server's close, ends those that stay, and returns those that failed.
+
+        Args:
+            at_once: Ask them to end without waiting first.
+        """
         self._concluded = True
-        await self._wait(self._patience)
+        await self._wait(0.0 if at_once else self._patience)
         for number, patience in ((signal.SIGTERM, self._term_patience), (signal.SIGKILL, None)):
             for index, child in enumerate(self._children):
                 if child.exit_code is None:

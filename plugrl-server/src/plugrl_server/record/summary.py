@@ -57,17 +57,21 @@ class Closing:
         return "\n".join(lines)
 
 
-def resume_command(program: str, names: Sequence[str], name: str, base: Path) -> list[str]:
+def resume_command(command: Sequence[str], name: str, base: Path, repeated: Mapping[str, Sequence[str]]) -> list[str]:
     """Words of the command that goes on with a run.
 
     Args:
-        program: The server's command.
-        names: The four names.
+        command: The server's command and the four names.
         name: The run's own name.
         base: `--checkpoint-base-dir`.
+        repeated: Values of the repeatable flags that have to be given again, by name.
     """
-    words = [program, *names, "--resume", "--exp-name", name]
-    return words if base == Path("checkpoints") else [*words, "--checkpoint-base-dir", str(base)]
+    words = [*command, "--resume", "--exp-name", name]
+    if base != Path("checkpoints"):
+        words += ["--checkpoint-base-dir", str(base)]
+    for flag, values in repeated.items():
+        words += [word for value in values for word in (f"--{flag}", value)]
+    return words
 
 
 def closing_return(rows: Sequence[Mapping[str, Any]]) -> float | None:

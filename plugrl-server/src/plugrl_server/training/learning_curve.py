@@ -11,8 +11,8 @@ RETURN = "rollout/reward"
 Rows = Sequence[Mapping[str, Any]]
 
 
-def draw(rows: Rows, file: Path, title: str) -> str | None:
-    """Draws the curve.
+def draw(rows: Rows, file: Path, title: str) -> str:
+    """Draws the curve; a failure to do so is no failure of the run.
 
     Args:
         rows: Rows of `metrics.jsonl`.
@@ -20,11 +20,19 @@ def draw(rows: Rows, file: Path, title: str) -> str | None:
         title: Name of the run.
 
     Returns:
-        None when the curve was drawn, else why there is none.
+        Where the curve is, or why there is none.
     """
     names = _curves(rows)
     if not names:
         return "no learning curve: no learn step reported a number"
+    try:
+        _draw(rows, names, file, title)
+    except Exception as error:  # whatever the drawing library meets (fonts, a full disk), the training is done
+        return f"no learning curve: {type(error).__name__}: {error}"
+    return f"learning curve: {file}"
+
+
+def _draw(rows: Rows, names: Sequence[str], file: Path, title: str) -> None:
     # Imported here because it takes a second and only the end of a run needs it.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -39,7 +47,6 @@ def draw(rows: Rows, file: Path, title: str) -> str | None:
     axes.set_xlabel("steps (decisions)")
     figure.suptitle(title)
     figure.savefig(file, dpi=110)
-    return None
 
 
 def _curves(rows: Rows) -> list[str]:
