@@ -11,7 +11,6 @@ import sys
 import numpy as np
 import pytest
 import torch
-
 from plugrl_server.common.checkpoint_manager import Checkpoint, CheckpointError, CheckpointManager
 
 
@@ -100,7 +99,7 @@ def test_a_manifest_that_lists_too_little_is_refused(tmp_path):
     file = manager.save(checkpoint(1)) / "manifest.json"
     for content in ({"format": 2}, {"format": 1, "step": 1, "files": {}}, []):
         file.write_text(json.dumps(content))
-        with pytest.raises(CheckpointError, match="manifest.json"):
+        with pytest.raises(CheckpointError, match=r"manifest\.json"):
             manager.load()
 
 

@@ -1,13 +1,12 @@
 """The error of a configuration that cannot work."""
 
 import pytest
-
 from plugrl_server.common.config_error import ConfigError, require
 
 
 def test_a_condition_that_holds_passes_and_another_is_the_error_text():
     require(True, "never seen")
-    with pytest.raises(ConfigError, match="^--algo.batch-size 0: must be at least 1$"):
+    with pytest.raises(ConfigError, match=r"^--algo\.batch-size 0: must be at least 1$"):
         require(False, "--algo.batch-size 0: must be at least 1")
 
 

@@ -11,7 +11,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-
 from plugrl_server.common.tree_codec import MAX_DEPTH, TreeCodecError, decode, encode
 
 TENSOR_DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.uint8, torch.bool]

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from plugrl_server.learning.episodes import EpisodeMetrics, is_finished_episode
 
 

@@ -5,7 +5,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-
 from plugrl_server.learning.normalizer import CLIP, RunningNormalizer
 
 

@@ -4,9 +4,8 @@ import copy
 
 import pytest
 import torch
-from torch import nn
-
 from plugrl_server.learning.optim import FlatAdam, Group
+from torch import nn
 
 INPUTS = torch.randn(16, 3, generator=torch.Generator().manual_seed(0))
 

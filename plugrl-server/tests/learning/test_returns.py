@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from plugrl_server.learning.returns import discounted_sums, gae
 
 GAMMA, LAMBDA = 0.9, 0.8

@@ -4,7 +4,6 @@ import random
 
 import numpy as np
 import torch
-
 from plugrl_server.learning.rng import derived_generator, load_rng_state, preserved, rng_state, seed_everything
 
 

@@ -1,10 +1,11 @@
 """Frames in order of arrival, chained by environment."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from plugrl_server.learning.rollout_buffer import NONE, RolloutBuffer, flat
 
 NO_NODE = (-1, "")
@@ -191,7 +192,7 @@ def test_any_ragged_exchange_is_laid_out_without_losing_a_frame(messages):
     assert layout.size <= 2 * len(buffer) + len(layout)
     np.testing.assert_array_equal(flat(np.arange(200)[layout], layout), np.arange(len(buffer)))
     for column in layout.T:
-        for above, below in zip(column, column[1:], strict=False):
+        for above, below in itertools.pairwise(column):
             assert not (above == NONE and below != NONE)
             if above != NONE and below != NONE and not stored.cut[above]:
                 assert stored.successor[above] == below

@@ -202,8 +202,11 @@ class Registry:
 
     def suggest(self, uid: str) -> tuple[str, ...]:
         """Return up to three registered uids whose names are close to `uid` (case, `_` and `-` do not count)."""
-        names = {_loose(name): name for name in self.variants()}
-        return tuple(names[match] for match in difflib.get_close_matches(_loose(uid), names, n=3, cutoff=0.6))
+        wanted, names = _loose(uid), {_loose(name): name for name in self.variants()}
+        close = difflib.get_close_matches(wanted, names, n=3, cutoff=0.75)
+        close = close or [name for name in names if wanted in name or name in wanted]
+        close = close or difflib.get_close_matches(wanted, names, n=3, cutoff=0.5)
+        return tuple(names[name] for name in close[:3])
 
     def _replaced(self, uid: str) -> bool:
         return uid in self._entries and self._entries[uid].replaced

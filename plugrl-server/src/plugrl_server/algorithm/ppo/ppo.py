@@ -180,30 +180,29 @@ class PPO(BaseAlgorithm):
         sample = torch.from_numpy(stored.train_state).to(device)
         log_prob, _, value = self.policy.evaluate(features, sample)
         values = value.cpu().numpy()
-        layout, cut = self.rollout.layout(), stored.cut
-        discounted = self._move_return_normalizer(stored, layout)
-        rewards = self.return_normalizer.rescale(torch.from_numpy(stored.reward)).numpy()
+        layout = self.rollout.layout()
+        rewards, discounted = self._scaled_rewards(stored, layout)
         advantage, returns = gae(
             rewards=rewards[layout],
             values=values[layout],
             next_values=self._next_values(stored, values)[layout],
             terminated=stored.terminated[layout],
-            cut=cut[layout],
+            cut=stored.cut[layout],
             gamma=self.config.gamma,
             gae_lambda=self.config.gae_lambda,
         )
         columns = (torch.from_numpy(flat(array, layout)).to(device) for array in (advantage, returns))
         return Frames(features, sample, log_prob, value, *columns), discounted
 
-    def _move_return_normalizer(self, stored: Stored, layout: np.ndarray) -> np.ndarray | None:
-        """Take the discounted returns of this iteration into the scale of rewards; returns them, f4[N]."""
+    def _scaled_rewards(self, stored: Stored, layout: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return rewards over the deviation of the discounted return, and that return after each frame, both f4[N]."""
         if not self.config.normalize_rewards:
-            return None
+            return stored.reward, None
         gamma = self.config.gamma if self.config.reward_scaling_gamma is None else self.config.reward_scaling_gamma
         sums = discounted_sums(stored.reward[layout], stored.cut[layout], stored.carried[layout], gamma)
         discounted = flat(sums, layout)
         self.return_normalizer.update(torch.from_numpy(discounted))
-        return discounted
+        return self.return_normalizer.rescale(torch.from_numpy(stored.reward)).numpy(), discounted
 
     def _next_values(self, stored: Stored, values: np.ndarray) -> np.ndarray:
         """Return V(next_obs) of each frame: its successor's value, or at a cut that of its own final observation."""

@@ -82,10 +82,13 @@ class ActorCritic(BaseTorchPolicy):
         observed = np.empty((len(states[keys[0]]), self.obs_dim), np.float32)
         start = 0
         for key in keys:
-            stop = start + states[key].shape[1]
-            # A float64 beyond float32's range would become infinite.
-            np.clip(states[key], -FLOAT32_MAX, FLOAT32_MAX, out=observed[:, start:stop], casting="same_kind")
-            start = stop
+            state = states[key]
+            part = observed[:, start : start + state.shape[1]]
+            if state.dtype == np.float64:  # beyond float32's range it would become infinite
+                np.clip(state, -FLOAT32_MAX, FLOAT32_MAX, out=part, casting="same_kind")
+            else:
+                part[:] = state
+            start += state.shape[1]
         return observed
 
     def check_observation(self, obs: dict[str, Any]) -> str | None:

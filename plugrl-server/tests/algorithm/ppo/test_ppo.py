@@ -1,0 +1,441 @@
+"""PPO, by the rules of every algorithm: each is named in the test that holds it."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from plugrl_protocol.spaces import MultiDiscreteSpace
+from plugrl_server.algorithm.base_algorithm import NO_NODE, FeedbackRows
+from plugrl_server.algorithm.ppo.ppo import PPO, Frames, normalized, policy_loss, value_loss
+from plugrl_server.algorithm.ppo.ppo_config import PPOConfig
+from plugrl_server.common.checkpoint_manager import CheckpointError, CheckpointManager
+from plugrl_server.common.config_error import ConfigError
+from plugrl_server.policy.categorical.categorical_policy import CategoricalPolicy
+from plugrl_server.policy.categorical.categorical_policy_config import CategoricalPolicyConfig
+from plugrl_server.policy.dummy.dummy_policy import DummyPolicy
+from plugrl_server.policy.dummy.dummy_policy_config import DummyPolicyConfig
+
+GAMMA, LAMBDA = 0.99, 0.95
+
+
+def observation(*values):
+    return {"images": {}, "states": {"s": np.array(values, float)[:, None]}, "text": np.full(len(values), "")}
+
+
+def message(values, next_values, reward, nodes, terminated=(), truncated=()):
+    """Feedback of len(values) environments, their states one number each."""
+    m = len(values)
+    no = np.zeros(m, bool)
+    return FeedbackRows(
+        obs=observation(*values),
+        runtime_state=None,
+        train_state=np.zeros((m, 1), np.float32),
+        terminated=no,
+        truncated=no,
+        next_obs=observation(*next_values),
+        reward=np.array(reward, np.float32),
+        info=[{}] * m,
+        next_terminated=np.isin(np.arange(m), terminated),
+        next_truncated=np.isin(np.arange(m), truncated),
+        nodes=nodes,
+    )
+
+
+def value_of(algorithm, state):
+    with torch.no_grad():
+        return algorithm.policy.value(algorithm.policy.features(torch.tensor([[float(state)]]))).item()
+
+
+def frames_of(algorithm):
+    return algorithm._frames(algorithm.rollout.stored())[0]
+
+
+# Losses ----------------------------------------------------------------------------------------------------------
+
+
+def numpy_losses(log_ratio, advantage, value, old_value, returns, clip, clip_value):
+    """The formulae of the paper and of CleanRL, written down literally."""
+    losses, values = [], []
+    a = advantage
+    if len(a) > 1:
+        a = (a - a.mean()) / (a.std(ddof=1) + 1e-8)
+    for i in range(len(a)):
+        r = np.exp(log_ratio[i])
+        losses.append(max(-a[i] * r, -a[i] * min(max(r, 1 - clip), 1 + clip)))
+        error = (value[i] - returns[i]) ** 2
+        if clip_value:
+            clipped = old_value[i] + min(max(value[i] - old_value[i], -clip), clip)
+            error = max(error, (clipped - returns[i]) ** 2)
+        values.append(error)
+    return np.mean(losses), 0.5 * np.mean(values)
+
+
+@pytest.mark.parametrize("n", [1, 2, 17])
+@pytest.mark.parametrize("clip_value", [True, False])
+def test_losses_are_the_literal_formulae(n, clip_value):
+    rng = np.random.default_rng(n)
+    log_ratio, advantage, value, old_value, returns = rng.standard_normal((5, n))
+    tensors = map(torch.from_numpy, (log_ratio, advantage, value, old_value, returns))
+    log_ratio_t, advantage_t, value_t, old_value_t, returns_t = tensors
+    of_policy = policy_loss(log_ratio_t, normalized(advantage_t), 0.2)
+    of_value = value_loss(value_t, old_value_t, returns_t, 0.2 if clip_value else None)
+    expected = numpy_losses(log_ratio, advantage, value, old_value, returns, 0.2, clip_value)
+    np.testing.assert_allclose([of_policy, of_value], expected, rtol=1e-9)
+
+
+def test_a_mini_batch_of_one_has_no_nan(make_ppo, make_bandit, iterate):
+    algorithm = make_ppo(buffer_size=33, batch_size=32, update_epochs=2)
+    metrics = iterate(algorithm, make_bandit(1))
+    assert all(np.isfinite(value) for value in metrics.values())
+    assert all(torch.isfinite(parameter).all() for parameter in algorithm.policy.parameters())
+
+
+# Storing ---------------------------------------------------------------------------------------------------------
+
+
+def test_feedback_and_the_vectorised_hook_store_the_same(make_ppo, make_bandit):
+    one, many = make_ppo(buffer_size=64), make_ppo(buffer_size=64)
+    first, second = make_bandit(), make_bandit()
+    nodes_of_one, nodes_of_many = [NO_NODE] * 16, [NO_NODE] * 16
+    for _ in range(4):
+        rows = first.rows(one)
+        rows.nodes[:] = nodes_of_one
+        nodes_of_one = [one.feedback(**rows.row(i))[0] for i in range(len(rows))]
+        rows = second.rows(many)
+        rows.nodes[:] = nodes_of_many
+        assert many.feedback_rows(rows) == 16
+        nodes_of_many = rows.nodes
+    assert nodes_of_one == nodes_of_many
+    assert one.global_step == many.global_step == 64
+    assert one.episodes.metrics() == many.episodes.metrics()
+    for mine, theirs in zip(one.rollout.stored(), many.rollout.stored(), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_rows_beyond_a_full_buffer_are_not_taken(make_ppo):
+    algorithm = make_ppo(buffer_size=32)
+    values = np.arange(20.0)
+    rows = message(values, values, values, [NO_NODE] * 20)
+    assert algorithm.feedback_rows(rows) == 20
+    rows = message(values, values, values, rows.nodes)
+    assert algorithm.feedback_rows(rows) == 12
+    assert [slot for slot, _ in rows.nodes] == [*range(20, 32), *range(12, 20)]
+    assert algorithm.should_learn()
+    assert algorithm.feedback_rows(rows) == 0
+    assert algorithm.global_step == 32
+
+
+def test_train_states_size_the_buffer(make_ppo):
+    assert make_ppo().example_train_state(5).shape == (5, 1)
+
+
+def test_it_refuses_a_policy_without_a_critic():
+    with pytest.raises(ConfigError, match="needs an actor-critic policy such as gaussian-policy, got DummyPolicy"):
+        PPO(PPOConfig(), DummyPolicy(DummyPolicyConfig()))
+
+
+def test_rule_8_a_configuration_that_can_never_learn_is_refused(make_ppo):
+    with pytest.raises(ConfigError, match=r"buffer-size 4096 is larger than --algo\.global-steps 100"):
+        make_ppo(buffer_size=4096, global_steps=100)
+
+
+# Advantages ------------------------------------------------------------------------------------------------------
+
+
+def test_rules_1_and_2_each_frame_s_own_outcome_bootstraps_or_not(make_ppo):
+    """Environment 0 goes on, 1 terminates, 2 is truncated; then the buffer ends."""
+    algorithm = make_ppo(buffer_size=8, batch_size=8, normalize_rewards=False)
+    first = message([1, 2, 3], [4, 5, 6], [10, 20, 30], [NO_NODE] * 3, terminated=[1], truncated=[2])
+    algorithm.feedback_rows(first)
+    algorithm.feedback_rows(message([4, -5, -6], [7, 8, 9], [40, 50, 60], first.nodes))
+    v = {state: value_of(algorithm, state) for state in (1, 2, 3, 4, -5, -6, 6, 7, 8, 9)}
+    last = {4: 40 + GAMMA * v[7] - v[4], -5: 50 + GAMMA * v[8] - v[-5], -6: 60 + GAMMA * v[9] - v[-6]}
+    expected = [
+        10 + GAMMA * v[4] - v[1] + GAMMA * LAMBDA * last[4],
+        20 - v[2],
+        30 + GAMMA * v[6] - v[3],
+        last[4],
+        last[-5],
+        last[-6],
+    ]
+    frames = frames_of(algorithm)
+    assert frames.advantage.tolist() == pytest.approx(expected, rel=1e-5)
+    torch.testing.assert_close(frames.returns, frames.advantage + frames.value)
+
+
+def test_a_discarded_frame_is_a_cut_that_bootstraps(make_ppo):
+    algorithm = make_ppo(buffer_size=8, batch_size=8, normalize_rewards=False)
+    algorithm.feedback_rows(message([1], [2], [10], [NO_NODE]))
+    algorithm.feedback_rows(message([3], [4], [20], [NO_NODE]))
+    expected = [10 + GAMMA * value_of(algorithm, 2), 20 + GAMMA * value_of(algorithm, 4)]
+    assert frames_of(algorithm).returns.tolist() == pytest.approx(expected, rel=1e-5)
+
+
+def test_rule_5_rewards_are_divided_by_the_deviation_of_the_return_which_spans_iterations(make_ppo):
+    algorithm = make_ppo(buffer_size=2, batch_size=2, update_epochs=1, reward_scaling_gamma=0.5, gae_lambda=0.0)
+    nodes, sums = [NO_NODE], []
+    for iteration in range(3):
+        for _ in range(2):
+            rows = message([0], [0], [1 + iteration], nodes)
+            algorithm.feedback_rows(rows)
+            nodes = rows.nodes
+            sums.append((sums[-1] if sums else 0) * 0.5 + 1 + iteration)
+        v = value_of(algorithm, 0)
+        state = copy.deepcopy(algorithm.return_normalizer.state_dict())
+        rewards = frames_of(algorithm).advantage - GAMMA * v + v
+        assert rewards.tolist() == pytest.approx([(1 + iteration) / np.std(sums)] * 2, rel=1e-3)
+        algorithm.return_normalizer.load_state_dict(state)
+        algorithm.learn()
+    assert algorithm.return_normalizer.count == 6
+
+
+def test_rewards_can_be_left_alone(make_ppo):
+    algorithm = make_ppo(buffer_size=2, batch_size=2, normalize_rewards=False, gamma=0.0)
+    algorithm.feedback_rows(message([1, 2], [3, 4], [1000.0, 2000.0], [NO_NODE] * 2))
+    assert frames_of(algorithm).returns.tolist() == pytest.approx([1000, 2000])
+    assert algorithm.return_normalizer.count == 0
+
+
+# Learning --------------------------------------------------------------------------------------------------------
+
+
+def ratios(algorithm):
+    """Probability ratios of every mini-batch of an epoch, before any step."""
+    frames = frames_of(algorithm)
+    with torch.no_grad():
+        batches = zip(*(torch.split(tensor, 32) for tensor in frames), strict=True)
+        return torch.cat(
+            [
+                (algorithm.policy.evaluate(batch.features, batch.sample)[0] - batch.log_prob).exp()
+                for batch in map(Frames._make, batches)
+            ]
+        )
+
+
+def test_rule_4_the_ratio_is_1_before_the_first_step_of_every_iteration_and_after_a_load(
+    make_ppo, bandit, collect, iterate
+):
+    algorithm = make_ppo()
+    for _ in range(3):
+        collect(algorithm, bandit)
+        torch.testing.assert_close(ratios(copy.deepcopy(algorithm)), torch.ones(128), atol=1e-6, rtol=0)
+        iterate(algorithm, bandit)
+    assert algorithm.policy.normalizer.count == 3 * 128
+    resumed = make_ppo(seed=9)
+    resumed.load_checkpoint(algorithm.create_checkpoint().copy())
+    collect(resumed, bandit)
+    torch.testing.assert_close(ratios(resumed), torch.ones(128), atol=1e-6, rtol=0)
+
+
+def test_rule_4_the_policy_that_learns_is_the_one_that_acted(make_ppo, bandit, collect, iterate):
+    """The normaliser has not moved between acting and learning: the means are the same numbers."""
+    algorithm = make_ppo()
+    iterate(algorithm, bandit)
+    obs = bandit.observation()
+    acted = algorithm.policy.actor_outputs(obs)
+    collect(algorithm, bandit)
+    with torch.no_grad():
+        learned = algorithm.policy.actor(frames_of(algorithm).features[:16]).numpy()
+    np.testing.assert_allclose(acted, learned, atol=1e-6)
+
+
+def test_it_learns_a_bandit(make_ppo, bandit, iterate):
+    algorithm = make_ppo(buffer_size=256, learning_rate=3e-3, update_epochs=10, policy={"initial_log_std": -0.5})
+    first = iterate(algorithm, bandit)
+    last = iterate(algorithm, bandit, 25)
+    assert first["rollout/reward"] < -0.5
+    assert last["rollout/reward"] > -0.15
+
+
+def test_it_learns_a_bandit_of_choices(make_bandit):
+    """MultiDiscrete with unequal parts: the best choices are 1 and 3."""
+    torch.manual_seed(0)
+    space = MultiDiscreteSpace(np.array([2, 4]))
+    policy = CategoricalPolicy(CategoricalPolicyConfig(obs_dim=1, action_space=space, device="cpu"))
+    config = PPOConfig(buffer_size=128, batch_size=32, learning_rate=1e-2, anneal_learning_rate=False)
+    algorithm = PPO(config, policy)
+    rows = make_bandit(16)
+    for _ in range(12):
+        while not algorithm.should_learn():
+            obs = rows.observation()
+            action, runtime_state = algorithm.infer(obs)
+            reward = ((action[:, 0] == [1, 3]).sum(-1)).astype(np.float32)
+            made = message(np.zeros(16), np.zeros(16), reward, [NO_NODE] * 16, terminated=range(16))
+            made.obs, made.train_state = obs, algorithm.derive_train_state(runtime_state)
+            algorithm.feedback_rows(made)
+        algorithm.learn()
+    assert reward.mean() > 1.8
+
+
+def test_metrics_are_floats_under_the_documented_names(make_ppo, bandit, iterate):
+    metrics = iterate(make_ppo(), bandit)
+    names = [
+        "policy_loss",
+        "value_loss",
+        "entropy",
+        "approx_kl",
+        "clip_fraction",
+        "explained_variance",
+        "learning_rate",
+    ]
+    assert {f"losses/{name}" for name in names} == {name for name in metrics if name.startswith("losses/")}
+    assert {"rollout/reward", "rollout/length"} <= metrics.keys()
+    assert all(type(value) is float for value in metrics.values())
+
+
+def test_explained_variance_is_absent_without_variance(make_ppo):
+    algorithm = make_ppo(buffer_size=2, batch_size=2, normalize_rewards=False)
+    algorithm.feedback_rows(message([1, 1], [1, 1], [0, 0], [NO_NODE] * 2, terminated=[0, 1]))
+    assert "losses/explained_variance" not in algorithm.learn()[1]
+
+
+def test_the_learning_rate_is_annealed_over_the_run(make_ppo, bandit, iterate):
+    algorithm = make_ppo(global_steps=128 * 4, learning_rate=0.001)
+    rates = [iterate(algorithm, bandit)["losses/learning_rate"] for _ in range(4)]
+    assert rates == pytest.approx([0.001, 0.00075, 0.0005, 0.00025])
+    constant = make_ppo(anneal_learning_rate=False)
+    assert iterate(constant, bandit, 2)["losses/learning_rate"] == 3e-4
+
+
+def test_target_kl_skips_the_remaining_epochs(make_ppo, bandit, collect, monkeypatch):
+    counts = {}
+    for target in (None, 1e-9):
+        algorithm = make_ppo(target_kl=target, update_epochs=5, learning_rate=1e-2)
+        steps = []
+        original = algorithm.optimizer.step
+        monkeypatch.setattr(algorithm.optimizer, "step", lambda *a, s=steps, o=original: (s.append(1), o(*a)))
+        collect(algorithm, bandit)
+        algorithm.learn()
+        counts[target] = len(steps)
+    assert counts == {None: 5 * 4, 1e-9: 4}
+
+
+def test_critic_warm_up_leaves_the_actor_alone(make_ppo, bandit, iterate):
+    algorithm = make_ppo(critic_warmup_iterations=1, critic_learning_rate=1e-3)
+    before = copy.deepcopy(algorithm.policy.state_dict())
+    iterate(algorithm, bandit)
+    after = algorithm.policy.state_dict()
+    assert torch.equal(before["actor.0.weight"], after["actor.0.weight"])
+    assert not torch.equal(before["critic.0.weight"], after["critic.0.weight"])
+    iterate(algorithm, bandit)
+    assert not torch.equal(before["actor.0.weight"], algorithm.policy.state_dict()["actor.0.weight"])
+
+
+def test_the_critic_can_have_its_own_learning_rate(make_ppo):
+    algorithm = make_ppo(critic_learning_rate=1e-2)
+    assert [group.learning_rate for group in algorithm.optimizer.groups] == [3e-4, 1e-2]
+    assert sum(len(group.parameters) for group in algorithm.optimizer.groups) == 13
+
+
+def test_rule_7_bfloat16_weights_are_trained_through_float32_masters(make_ppo, bandit, iterate):
+    algorithm = make_ppo(policy={"dtype": "bfloat16"}, learning_rate=1e-5, anneal_learning_rate=False)
+    before = copy.deepcopy(algorithm.policy.state_dict())
+    iterate(algorithm, bandit, 12)
+    after = algorithm.policy.state_dict()
+    assert after["actor.2.weight"].dtype == torch.bfloat16
+    assert after["normalizer.count"].dtype == torch.float64
+    # A step of 1e-5 is below the resolution of most weights; 192 of them are not.
+    changed = (before["actor.2.weight"] != after["actor.2.weight"]).float().mean()
+    assert changed > 0.2
+
+
+# Scheduling and state --------------------------------------------------------------------------------------------
+
+
+def test_it_learns_from_the_last_full_buffer_before_it_stops(make_ppo, bandit, collect):
+    algorithm = make_ppo(global_steps=128)
+    collect(algorithm, bandit)
+    assert algorithm.global_step == 128
+    assert not algorithm.should_stop()
+    algorithm.learn()
+    assert algorithm.should_stop()
+    assert not algorithm.should_learn()
+
+
+def test_it_saves_every_save_interval_iterations(make_ppo, bandit, iterate):
+    algorithm = make_ppo(save_interval=2)
+    saves = []
+    for _ in range(5):
+        iterate(algorithm, bandit)
+        saves.append(algorithm.should_save())
+        if algorithm.should_save():
+            algorithm.create_checkpoint()
+    assert saves == [False, True, False, True, False]
+
+
+def everything(algorithm):
+    """All state as bytes."""
+    checkpoint = algorithm.create_checkpoint()
+    model = {name: value.numpy().tobytes() for name, value in checkpoint.model.items()}
+    optimizer = [
+        (group["step"], group["first_moment"].numpy().tobytes(), group["second_moment"].numpy().tobytes())
+        for group in checkpoint.optimizer["groups"]
+    ]
+    scale = {name: value.item() for name, value in checkpoint.meta["return_normalizer"].items()}
+    return model, optimizer, scale, checkpoint.step, checkpoint.meta["iteration"]
+
+
+@pytest.mark.parametrize("rounds", [0, 3])
+def test_rule_9_iterations_after_a_resume_are_byte_identical(make_ppo, bandit, make_bandit, iterate, tmp_path, rounds):
+    """Through the disk, between iterations and in the middle of one; the resumed process starts from another seed."""
+    algorithm = make_ppo()
+    iterate(algorithm, bandit, 2)
+    for _ in range(rounds):
+        algorithm.feedback_rows(bandit.rows(algorithm))
+    manager = CheckpointManager(tmp_path)
+    manager.save(algorithm.create_checkpoint())
+    resumed_bandit = make_bandit()
+    resumed_bandit.round = bandit.round
+    first = iterate(algorithm, bandit, 3)
+
+    resumed = make_ppo(seed=77)
+    resumed.load_checkpoint(manager.load())
+    assert resumed.global_step == 2 * 128 + rounds * 16
+    second = iterate(resumed, resumed_bandit, 3)
+    assert everything(resumed) == everything(algorithm)
+    losses = [{name: value for name, value in metrics.items() if "losses" in name} for metrics in (first, second)]
+    assert losses[0] == losses[1]
+    obs = bandit.observation()
+    np.testing.assert_array_equal(algorithm.infer(obs)[0], resumed.infer(obs)[0])
+
+
+def test_lesson_21_schedule_and_save_counters_are_restored(make_ppo, bandit, iterate):
+    algorithm = make_ppo(save_interval=3, global_steps=128 * 8)
+    iterate(algorithm, bandit, 4)
+    checkpoint = algorithm.create_checkpoint().copy()
+    expected = iterate(algorithm, bandit)["losses/learning_rate"]
+    resumed = make_ppo(save_interval=3, global_steps=128 * 8)
+    resumed.load_checkpoint(checkpoint)
+    assert not resumed.should_save()
+    assert iterate(resumed, bandit)["losses/learning_rate"] == expected
+    iterate(resumed, bandit, 2)
+    assert resumed.should_save()
+
+
+def test_lesson_9_a_checkpoint_taken_before_a_learn_step_repeats_it(make_ppo, bandit, collect, iterate):
+    algorithm = make_ppo()
+    collect(algorithm, bandit)
+    checkpoint = algorithm.create_checkpoint().copy()
+    algorithm.learn()
+    resumed = make_ppo(seed=5)
+    resumed.load_checkpoint(checkpoint)
+    assert resumed.should_learn()
+    resumed.learn()
+    assert everything(resumed) == everything(algorithm)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"policy": {"hidden_sizes": (8,)}}, "does not fit this configuration"),
+        ({"critic_learning_rate": 0.1}, "2 parameter groups, the saved one 1"),
+        ({"buffer_size": 32}, "48 stored frames do not fit into a buffer of 32"),
+    ],
+)
+def test_lesson_22_a_checkpoint_of_another_configuration_is_refused(make_ppo, bandit, changes, problem):
+    algorithm = make_ppo()
+    for _ in range(3):
+        algorithm.feedback_rows(bandit.rows(algorithm))
+    with pytest.raises(CheckpointError, match=problem):
+        make_ppo(**changes).load_checkpoint(algorithm.create_checkpoint())

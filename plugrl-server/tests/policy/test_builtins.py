@@ -1,0 +1,29 @@
+"""The table of built-in policies names modules that register what it says."""
+
+import importlib
+import subprocess
+import sys
+
+from plugrl_server.policy.builtins import BUILTIN_POLICIES
+from plugrl_server.policy.registration import POLICIES
+
+
+def test_every_row_registers_its_class_and_configuration():
+    for builtin in BUILTIN_POLICIES:
+        importlib.import_module(builtin.config_module)
+        cls = POLICIES.get_class(builtin.uid)
+        assert cls.__module__ == builtin.class_module
+        assert {config.__module__ for config in POLICIES.variants()[builtin.uid].values()} == {builtin.config_module}
+
+
+def test_a_hyphen_in_a_uid_is_an_underscore_in_the_module():
+    for builtin in BUILTIN_POLICIES:
+        assert builtin.class_module.endswith(builtin.uid.replace("-", "_"))
+
+
+def test_lesson_23_listing_imports_no_torch():
+    program = (
+        "import sys; from plugrl_server.policy.registration import list_policies; "
+        "assert 'gaussian-policy' in list_policies(); assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
