@@ -5,6 +5,7 @@ It shares the protocol's codec with the client but none of the client's socket c
 
 import contextlib
 import dataclasses
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from plugrl_protocol.codec import decode, encode
+from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 
 WAIT = 20.0
@@ -20,8 +22,8 @@ WAIT = 20.0
 class Peer:
     """The server's end of one connection, with a record of what the client sent."""
 
-    def __init__(self, socket: ServerConnection) -> None:
-        self.socket = socket
+    def __init__(self, connection: ServerConnection) -> None:
+        self.socket = connection
         self.infers: list[dict[str, Any]] = []
         self.feedbacks: list[dict[str, Any]] = []
         self.over = threading.Event()
@@ -60,8 +62,22 @@ class Peer:
             self.feedback()
             done += 1
 
+    @property
+    def closed_with(self) -> tuple[int, str] | None:
+        """The client's close frame."""
+        said = self.socket.protocol.close_rcvd
+        return None if said is None else (said.code, said.reason)
+
     def close(self, code: int, reason: str) -> None:
-        self.socket.close(code, reason)
+        """Close, reading on until the client's answer: feedback that crosses is counted."""
+        closing = threading.Thread(target=self.socket.close, args=(code, reason))
+        closing.start()
+        with contextlib.suppress(ConnectionClosed):
+            while True:
+                message = decode(self.socket.recv(timeout=WAIT))
+                if message["message_type"] == "feedback":
+                    self.feedbacks.append(message)
+        closing.join()
 
     def stop(self) -> None:
         self.close(1001, "plugrl-server-stop")
@@ -71,8 +87,6 @@ class Peer:
 
     def drop(self) -> None:
         """Cut the connection without a close frame."""
-        import socket
-
         self.socket.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
         self.socket.socket.shutdown(socket.SHUT_RDWR)
 
@@ -110,15 +124,13 @@ def fake_server() -> Iterator[Callable[..., FakeServer]]:
     def start(*scripts: Script, **options: Any) -> FakeServer:
         fake = FakeServer(0, [], [])
 
-        def play(socket: ServerConnection) -> None:
-            peer = Peer(socket)
+        def play(connection: ServerConnection) -> None:
+            peer = Peer(connection)
             fake.peers.append(peer)
             script = scripts[min(len(fake.peers), len(scripts)) - 1]
             try:
                 script(peer)
             except BaseException as err:
-                from websockets.exceptions import ConnectionClosed
-
                 if not isinstance(err, ConnectionClosed):
                     fake.errors.append(err)
             finally:

@@ -262,7 +262,7 @@ def test_a_limit_ends_with_1000_and_everything_reported(fake_server, actions, li
         try:
             peer.serve(actions(4, 1))
         finally:
-            codes.append(peer.socket.close_code)
+            codes.append(peer.closed_with[0])
 
     server = fake_server(script)
     result = run(DummyEnv(DummyConfig(), 2), server, **limit)
@@ -366,7 +366,7 @@ def test_lesson_17_a_nan_action_reaches_no_env(fake_server, bad):
         try:
             peer.feedback()
         finally:
-            codes.append((peer.socket.close_code, peer.socket.close_reason[:37]))
+            codes.append((peer.closed_with[0], peer.closed_with[1][:37]))
 
     server = fake_server(script)
     env = probe(1)
@@ -549,7 +549,7 @@ def test_an_env_that_fails_closes_its_connection(fake_server, actions, env, erro
         try:
             peer.feedback()
         finally:
-            codes.append(peer.socket.close_code)
+            codes.append(peer.closed_with[0])
 
     server = fake_server(script)
     with pytest.raises(error, match=says):
@@ -572,7 +572,7 @@ def test_an_interrupt_between_steps_ends_with_1000(fake_server, actions):
         try:
             peer.serve(actions(4, 1))
         finally:
-            codes.append(peer.socket.close_code)
+            codes.append(peer.closed_with[0])
 
     server = fake_server(script)
     result = Result(Interrupting(DummyConfig(), 1), server.port)
@@ -593,7 +593,7 @@ def test_an_interrupt_while_waiting_for_actions_ends_with_1000(fake_server):
         try:
             peer.feedback()
         finally:
-            codes.append(peer.socket.close_code)
+            codes.append(peer.closed_with[0])
 
     server = fake_server(script)
     result = Result(probe(1), server.port)

@@ -97,7 +97,7 @@ def test_a_signal_to_the_parent_ends_the_children_cleanly(running, number):
     assert parent.returncode == 0, err
     assert out.startswith("interrupted: ")
     server.wait()
-    assert [peer.socket.close_code for peer in server.peers] == [1000, 1000]
+    assert [peer.closed_with[0] for peer in server.peers] == [1000, 1000]
 
 
 def test_a_childs_own_failure_is_told_in_its_words(fake_server, capsys):

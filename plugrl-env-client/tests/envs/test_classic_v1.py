@@ -3,22 +3,13 @@
 import numpy as np
 import pytest
 from plugrl_env_client.envs.base_env import EnvError
-from plugrl_env_client.envs.classic_v1 import ClassicConfig, make_classic
+from plugrl_env_client.envs.classic_v1 import FAMILIES, ClassicConfig, make_classic
+from plugrl_env_client.envs.gym_adapter.making import known_ids
 from plugrl_protocol.spaces import BoxSpace, DiscreteSpace
 
-NAMES = [
-    "Acrobot-v1",
-    "Blackjack-v1",
-    "CartPole-v1",
-    "CliffWalking-v1",
-    "FrozenLake-v1",
-    "MountainCar-v0",
-    "MountainCarContinuous-v0",
-    "Pendulum-v1",
-]
 
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.filterwarnings("ignore:.*is out of date:DeprecationWarning")
+@pytest.mark.parametrize("name", known_ids(within=FAMILIES))
 def test_every_environment_steps(name):
     env = make_classic(ClassicConfig(name=name), 2)
     observation = env.reset(3)

@@ -130,7 +130,7 @@ def test_a_text_frame_is_fatal_and_nothing_more_is_sent(fake_server, connect, wh
         try:
             after.append(peer.socket.recv(timeout=5))
         finally:
-            after.append(peer.socket.close_code)
+            after.append(peer.closed_with[0])
 
     server = fake_server(script)
     with pytest.raises(Closed, match="expected binary, got text") as caught:
@@ -308,7 +308,7 @@ def test_a_finished_client_says_so(fake_server, connect):
         try:
             peer.infer()
         finally:
-            codes.append(peer.socket.close_code)
+            codes.append(peer.closed_with[0])
 
     server = fake_server(script)
     connect(server.port).close(DONE)

@@ -8,6 +8,7 @@ from plugrl_env_client.envs.base_env import BaseEnv, BaseEnvConfig, EnvError
 from plugrl_env_client.registration import register_env, register_env_config
 
 UID = "classic-v1"
+FAMILIES = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text")
 
 
 @register_env_config(UID)
@@ -31,7 +32,7 @@ def make_classic(config: ClassicConfig, num_envs: int) -> BaseEnv:
     """
     from plugrl_env_client.envs.gym_adapter.making import known_ids, make_gym_env
 
-    ids = known_ids(within=("gymnasium.envs.classic_control", "gymnasium.envs.toy_text"))
+    ids = known_ids(within=FAMILIES)
     if config.name not in ids:
         near = difflib.get_close_matches(config.name, ids, n=1, cutoff=0.5)
         advice = f"did you mean {near[0]}? " if near else ""
