@@ -142,9 +142,9 @@ def _check_kind(selection: Selection, declaration: Declaration) -> None:
     kinds = getattr(selection.policy_config, "action_kinds", None)
     if kinds is None or kind in kinds:
         return
-    needs = "a Box" if kinds == ("box",) else "a Discrete or MultiDiscrete"
+    needs = "Box" if kinds == ("box",) else "Discrete"
     raise CannotServe(
-        f"{selection.policy_uid} needs {needs} action space; {declaration.env or 'this environment'} has "
+        f"{selection.policy_uid} needs a {needs} action space; {declaration.env or 'this environment'} has "
         f"{declaration.action}: use {POLICY_FOR_KIND[kind]}"
     )
 
@@ -188,7 +188,7 @@ def _chosen_states(selection: Selection, observation: Observation) -> tuple[str,
         raise CannotServe(f"{uid} reads states, and this environment sends none")
     if observation.images and not hasattr(config, "image_keys"):
         images, flag = ", ".join(sorted(observation.images)), f"--policy.state-keys {sent.replace(',', '')}"
-        raise CannotServe(f"{uid} cannot see images ({images}); to train on the states alone: {flag}")
+        raise CannotServe(f"{uid} sees no images ({images}); for the states alone: {flag}")
     return tuple(sorted(observation.states))
 
 
