@@ -131,6 +131,7 @@ class Mutator:
         return frame
 
 
+@pytest.mark.slow
 def test_200000_seeded_mutations_of_real_frames_never_crash(frames: list[bytes]) -> None:
     mutate = Mutator(frames, seed=2)
     ends = Counter(swallow(mutate(number)) for number in range(200_000))
@@ -230,7 +231,8 @@ def test_arbitrary_bytes_decode_or_raise_the_one_error(frame: bytes) -> None:
 TOKENS = st.sampled_from(
     [
         b"\x80", b"\x81", b"\x82", b"\x84", b"\x90", b"\x91", b"\x92", b"\xa1k", b"\xa0", b"\xc4\x01k", b"\xc0",
-        b"\xc2", b"\xc3", b"\x05", b"\xff", b"\xca\0\0\0\0", b"\xd1\xff\xff", b"\xdc\0\2", b"\xdd\0\0\0\1", b"\xde\0\1",
+        b"\xc2", b"\xc3",
+        b"\xd6\xff\0\0\0\1", b"\x05", b"\xff", b"\xca\0\0\0\0", b"\xd1\xff\xff", b"\xdc\0\2", b"\xdd\0\0\0\1", b"\xde\0\1",
         b"\xdf\0\0\0\1", b"\xd4\1\1", b"\xc7\0\5", b"\xc1", b"\xa2\xc3\xa4", b"\xa1\xff", b"\xc4\x0b__ndarray__\xc3",
         b"\xc4\x0b__ndarray__\xc2", b"\xc4\x0d__npgeneric__\xc3", b"\xc4\x04data", b"\xc4\x05dtype", b"\xc4\x05shape",
         b"\xa3|u1", b"\xa3<f4", b"\xa3|b1", b"\xa3<U1", b"\xa2|O", b"\xc4\x00", b"\xc4\x01\x01", b"\xc4\x04\0\0\0\0",
@@ -270,6 +272,31 @@ def test_lesson_15_arrays_alias_no_buffer_that_changes(rows: int) -> None:
 def test_a_large_frame_is_not_copied() -> None:
     frame = encode({"image": np.zeros((2, 224, 224, 3), np.uint8)})
     assert decode(frame)["image"].base is frame
+
+
+ARRAY, SCALAR = encode(np.zeros(1, np.uint8)), encode(np.uint8(1))
+
+
+@pytest.mark.parametrize(
+    ("levels", "leaf"),
+    [(16, b"\0"), (14, ARRAY), (15, SCALAR)],
+)
+@pytest.mark.parametrize("level", [b"\x91", b"\x81\xa1k", b"\x81\xc4\x01k"])
+@pytest.mark.parametrize("padding", [0, SMALL])
+def test_depth_ends_at_16_on_both_ways(levels: int, leaf: bytes, level: bytes, padding: int) -> None:
+    start, end = b"\x92", msgpack.packb(b"x" * padding)  # the padding makes the frame a large one
+    assert decode(start + level * (levels - 1) + leaf + end)
+    with pytest.raises(RemoteProtocolError, match="nested deeper than 16"):
+        decode(start + level * levels + leaf + end)
+
+
+@pytest.mark.parametrize(
+    "frame", [b"\xd6\xff\0\0\0\1", b"\xd7\xff" + bytes(8), b"\xc7\x0c\xff" + bytes(12), b"\xd4\1\1"]
+)
+def test_neither_timestamps_nor_ext_types(frame: bytes) -> None:
+    for whole in (frame, b"\x81\xa1k" + frame, b"\x91" + frame):
+        with pytest.raises(RemoteProtocolError, match="is not allowed"):
+            decode(whole)
 
 
 def test_long_lists_are_no_reason_to_refuse() -> None:

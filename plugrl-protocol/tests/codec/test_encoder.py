@@ -172,6 +172,27 @@ def test_limits_are_those_of_the_decoder() -> None:
         encode({"loop": loop})
 
 
+def test_a_map_of_many_small_things_is_counted() -> None:
+    entries = {str(key): key for key in range(32_767)}
+    assert decode(encode({"a": entries})) == {"a": entries}
+    with pytest.raises(LocalProtocolError, match=r"message\.a: expected at most 65536 elements"):
+        encode({"a": entries | {"one": 1}})
+
+
+def test_a_view_that_claims_more_than_msgpack_holds_is_refused_before_it_is_copied() -> None:
+    huge = np.broadcast_to(np.zeros(1, np.uint8), 2**32)
+    with pytest.raises(LocalProtocolError, match=r"message\.x: expected less than 4 GiB, got 4294967296 bytes"):
+        encode({"x": huge})
+
+
+def test_an_array_subclass_travels_as_an_array() -> None:
+    class Labelled(np.ndarray):
+        pass
+
+    array = np.arange(6.0).reshape(2, 3).T.view(Labelled)
+    assert encode({"x": array}) == encode({"x": np.asarray(array)})
+
+
 def test_threads_do_not_share_a_packer() -> None:
     value = {"a": np.arange(1000.0), "b": ["x"] * 50}
     expected, wrong = encode(value), []

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from plugrl_protocol.codec import encode
 from plugrl_protocol.codec.judge import check_encodable
 from plugrl_protocol.errors import LocalProtocolError
 
@@ -46,5 +47,8 @@ def test_an_array_counts_as_its_map_and_its_shape() -> None:
 
 @pytest.mark.skipif(int(np.__version__.split(".")[0]) < 2, reason="NumPy 1 has no arrays of 33 dimensions")
 def test_more_dimensions_than_every_numpy_has() -> None:
-    with pytest.raises(LocalProtocolError, match="at most 32 dimensions, got 33"):
-        check_encodable(np.zeros([1] * 33))
+    for array in (np.zeros([1] * 33), np.zeros([2] + [1] * 32)[::-1]):
+        with pytest.raises(LocalProtocolError, match="at most 32 dimensions, got 33"):
+            check_encodable(array)
+        with pytest.raises(LocalProtocolError, match="at most 32 dimensions, got 33"):
+            encode({"x": array})

@@ -117,6 +117,13 @@ def test_elements_of_all_containers_count_together() -> None:
     assert refused(msgpack.packb([[0] * 32_767, [0] * 32_768])).clause == "3.3 codec/limits"
 
 
+def test_an_array_in_an_unusual_order_counts_once() -> None:
+    keys = [b"__ndarray__", b"data", b"shape", b"dtype"]
+    array = b"\x84" + b"".join(map(msgpack.packb, [keys[0], True, keys[1], b"x", keys[2], [1], keys[3], "|u1"]))
+    assert read(b"\xdd" + struct.pack(">I", 65_527) + array + bytes(65_526))[0] == ord("x")
+    assert "got 65537" in str(refused(b"\xdd" + struct.pack(">I", 65_528) + array + bytes(65_527)))
+
+
 def test_depth_counts_an_array_as_a_map_with_a_list() -> None:
     array = encode(np.zeros(1, np.uint8))
     assert read(b"\x91" * 14 + array)

@@ -23,7 +23,7 @@ from plugrl_protocol.codec.arrays import (
     check_bools,
     check_content,
 )
-from plugrl_protocol.codec.judge import check_encodable
+from plugrl_protocol.codec.judge import check_encodable, check_extent
 from plugrl_protocol.codec.limits import MAX_DEPTH, MAX_DIMENSIONS, MAX_ELEMENTS, MAX_WIDE_TEXT
 
 _LARGE = 128 * 2**10  # from here on the bytes of an array are copied once, straight into the frame
@@ -98,8 +98,7 @@ def _data(value: np.ndarray) -> memoryview:
     Raises:
         NotAllowedError: The array may not travel.
     """
-    if value.ndim > MAX_DIMENSIONS:
-        raise NotAllowedError("too many dimensions")
+    check_extent(value)
     data = np.ascontiguousarray(value).data
     check_content(data, value.dtype)
     return data

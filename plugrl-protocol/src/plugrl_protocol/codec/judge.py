@@ -84,14 +84,23 @@ def check_array(value: np.ndarray) -> None:
         NotAllowedError: It may not travel.
     """
     allowed_typestr(value.dtype)
+    check_extent(value)
     if isinstance(value, np.ma.MaskedArray):
         raise NotAllowedError("a masked array may not travel")
+    if value.dtype.kind in "bU":  # the others have no wrong bytes
+        check_content(value.tobytes(), value.dtype)
+
+
+def check_extent(value: np.ndarray) -> None:
+    """Check the size of one array.
+
+    Raises:
+        NotAllowedError: msgpack, or some NumPy, cannot hold it.
+    """
     if value.ndim > MAX_DIMENSIONS:
         raise NotAllowedError(f"expected at most {MAX_DIMENSIONS} dimensions, got {value.ndim}")
     if value.nbytes >= 2**32:
         raise NotAllowedError(f"expected less than 4 GiB, got {value.nbytes} bytes")
-    if value.dtype.kind in "bU":  # the others have no wrong bytes
-        check_content(value.tobytes(), value.dtype)
 
 
 def _check_leaf(value: Any) -> None:
@@ -99,7 +108,6 @@ def _check_leaf(value: Any) -> None:
         if not -(2**63) <= value < 2**64:
             raise NotAllowedError("an int of more than 64 bits may not travel")
     elif isinstance(value, np.generic) and not isinstance(value, (float, bytes)):
-        if allowed_typestr(value.dtype) and value.dtype.kind == "U":
-            raise NotAllowedError("a NumPy str scalar may not travel")
+        allowed_typestr(value.dtype)
     elif value is not None and not isinstance(value, (float, bytes, bytearray)):
         raise NotAllowedError(f"a {type(value).__name__} may not travel")
