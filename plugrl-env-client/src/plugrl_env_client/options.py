@@ -16,6 +16,7 @@ PORT_VARIABLE = "PLUGRL_SERVER_PORT"
 KEY_VARIABLE = "PLUGRL_API_KEY"
 OFFSET_VARIABLE = "PLUGRL_CLIENT_OFFSET"
 RUNS_FOLDER = "plugrl-client"
+MAX_SPIN_US = 1_000_000
 MAX_ENVS = 65_536  # SPEC 4.4: env indices are 0..65,535
 
 
@@ -88,6 +89,9 @@ class ClientOptions:
     max_frame_mib: int = 256
     """Largest frame to send or accept, in MiB."""
 
+    spin_us: float = 0.0
+    """Microseconds to ask the socket again and again before sleeping; only worth it with a core to spare."""
+
     api_key: str | None = None
     """Sent as `Authorization: Api-Key KEY`. Default: PLUGRL_API_KEY."""
 
@@ -135,6 +139,8 @@ class ClientOptions:
         _at_least("--runner.seed", self.runner.seed, 0)
         _seconds("--connect-timeout", self.connect_timeout)
         _seconds("--action-timeout", self.action_timeout)
+        if not 0 <= self.spin_us <= MAX_SPIN_US:
+            raise OptionError(f"--spin-us {self.spin_us:g}: expected 0 to {MAX_SPIN_US:,}")
         if self.num_procs > self.num_envs:
             raise OptionError(f"--num-procs {self.num_procs}: more than --num-envs {self.num_envs}")
         for flag, value in (("--num-episodes", self.num_episodes), ("--num-steps", self.num_steps)):

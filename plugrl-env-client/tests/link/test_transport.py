@@ -68,6 +68,17 @@ def test_a_large_message_leaves_in_full(pair):
     assert len(received) == 3_000_000 + 14
 
 
+def test_a_spinning_transport_receives_too():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        protocol = ClientProtocol(parse_uri("ws://x/"), state=State.OPEN)
+        transport = Transport(ours, protocol, Interrupts(), spin=5.0)
+        thread = threading.Timer(0.01, theirs.sendall, (frame(2, b"soon"),))
+        thread.start()
+        assert transport.receive() == b"soon"
+        thread.join()
+
+
 def test_nothing_in_time(pair):
     transport, _ = pair
     assert transport.receive(0.01) is Event.NOTHING

@@ -54,6 +54,7 @@ class Link:
         max_frame: int,
         api_key: str | None,
         interrupts: Interrupts,
+        spin: float = 0.0,
     ) -> "Link":
         """Connect, upgrade and wait for the metadata, all within `connect_timeout` seconds.
 
@@ -71,6 +72,7 @@ class Link:
             until=until,
             timeout=connect_timeout,
             interrupts=interrupts,
+            spin=spin,
         )
         timeouts = Timeouts(metadata=None, action=action_timeout)
         link = cls(transport, Connection(Role.CLIENT, now=now, timeouts=timeouts, max_frame=max_frame), action_timeout)

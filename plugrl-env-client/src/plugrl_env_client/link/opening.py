@@ -32,7 +32,14 @@ class ConnectError(Exception):
 
 
 def open_transport(
-    address: Address, *, api_key: str | None, max_frame: int, until: float, timeout: float, interrupts: Interrupts
+    address: Address,
+    *,
+    api_key: str | None,
+    max_frame: int,
+    until: float,
+    timeout: float,
+    interrupts: Interrupts,
+    spin: float = 0.0,
 ) -> Transport:
     """Connect and upgrade. Neither compression nor a proxy from the environment is used (SPEC 1.1).
 
@@ -43,6 +50,7 @@ def open_transport(
         until: the deadline on the clock of `time.monotonic`.
         timeout: seconds that the deadline stands for, named in errors.
         interrupts: what may end the wait.
+        spin: as for `Transport`.
 
     Raises:
         ConnectError: no connection.
@@ -51,7 +59,7 @@ def open_transport(
     with interrupts.waiting():
         sock = _connect(address, until, timeout)
     protocol = ClientProtocol(parse_uri(str(address)), max_size=max_frame, logger=_logger)
-    transport = Transport(sock, protocol, interrupts)
+    transport = Transport(sock, protocol, interrupts, spin=spin)
     try:
         _upgrade(transport, protocol, api_key, until, timeout)
     except BaseException:

@@ -8,6 +8,8 @@ second, between env steps (`poll`). While one env step blocks, nothing is read a
 """
 
 import enum
+import math
+import select
 import socket
 import ssl
 import time
@@ -28,7 +30,7 @@ BROKEN = Close(1006)
 
 _BUFFER_BYTES = 1 << 18
 _PATIENCE = 1.0  # how long one receive blocks before a caller may look at its deadlines
-_BLOCKED = 0.001  # a receive that took longer found nothing at first
+_NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Closed(Exception):  # noqa: N818 - how every connection ends, not always an error
@@ -60,18 +62,22 @@ class Transport:
         sock: a connected socket, over TLS or not.
         protocol: the sans-I/O core; its handshake may still be to come.
         interrupts: what may end a wait.
+        spin: seconds to ask the socket again and again before sleeping until it has something. On a machine with a
+            spare core this saves the wake-up, which costs more than a small policy's inference; 0: sleep at once.
     """
 
-    def __init__(self, sock: socket.socket, protocol: ClientProtocol, interrupts: Interrupts) -> None:
+    def __init__(
+        self, sock: socket.socket, protocol: ClientProtocol, interrupts: Interrupts, *, spin: float = 0.0
+    ) -> None:
+        sock.setblocking(False)
         self._sock = sock
         self._protocol = protocol
         self._interrupts = interrupts
+        self._spin = spin
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._events: deque[Frame | Response] = deque()
         self._parts: list[bytes] = []
-        self._timeout: float | None = None
         self._empty_at = time.monotonic()  # when the receive queue was last known to be empty
-        self._settle(_PATIENCE)
 
     def send(self, message: bytes) -> None:
         """Send one binary message.
@@ -118,12 +124,10 @@ class Transport:
         Raises:
             Closed: the connection is over.
         """
-        self._settle(0.0)
-        try:
-            self._feed(self._receive())
-        except TimeoutError:
-            self._empty_at = time.monotonic()
+        count = self._read()
+        if count is None:
             return
+        self._feed(count)
         if any(isinstance(event, Frame) and event.opcode is Opcode.CLOSE for event in self._events):
             self._closed_by_peer()
         self._check_failure()
@@ -170,29 +174,43 @@ class Transport:
         return None
 
     def _fill(self, patience: float) -> bool:
-        """Read once, blocking for `patience` seconds; False when nothing came."""
-        self._settle(patience)
-        began = time.monotonic()
-        try:
+        """Read once, waiting for `patience` seconds; False when nothing came."""
+        count = self._read()
+        if count is None:
             with self._interrupts.waiting():
-                count = self._receive()
-        except TimeoutError:
-            self._empty_at = time.monotonic()
+                count = self._spin_read() if self._spin else None
+                if count is None and self._wait(select.POLLIN, patience):
+                    self._empty_at = time.monotonic()
+                    count = self._read()
+        if count is None:
             return False
-        now = time.monotonic()
-        if now - began > _BLOCKED:
-            self._empty_at = now
         self._feed(count)
         return True
 
-    def _receive(self) -> int:
+    def _read(self) -> int | None:
+        """Read what is there: the number of bytes, 0 at the end of the stream, None when there is nothing."""
         try:
             return self._sock.recv_into(self._buffer)
-        except (BlockingIOError, TimeoutError, ssl.SSLWantReadError):
-            raise TimeoutError from None
+        except _NOT_NOW:
+            self._empty_at = time.monotonic()
+            return None
         except OSError as err:
             self.drop()
             raise Closed(BROKEN, f"connection lost: {err.strerror or err}") from err
+
+    def _spin_read(self) -> int | None:
+        until = time.monotonic() + self._spin
+        while time.monotonic() < until:
+            count = self._read()
+            if count is not None:
+                return count
+        return None
+
+    def _wait(self, event: int, seconds: float) -> bool:
+        """Sleep until the socket is ready, at most so long; whether it is."""
+        poller = select.poll()
+        poller.register(self._sock, event)
+        return bool(poller.poll(math.ceil(seconds * 1000)))
 
     def _feed(self, count: int) -> None:
         """Give the core what was read; nothing read is the end of the stream."""
@@ -216,18 +234,13 @@ class Transport:
                 self._broken(err)
 
     def _send_all(self, data: bytes) -> None:
-        sent = self._sock.send(data)
-        if sent == len(data):
-            return
-        rest = memoryview(data)[sent:]
-        stalled = time.monotonic() + STALL_SECONDS
+        rest = memoryview(data)
         while rest:
             try:
                 rest = rest[self._sock.send(rest) :]
-                stalled = time.monotonic() + STALL_SECONDS
-            except TimeoutError:
-                if time.monotonic() > stalled:
-                    raise
+            except _NOT_NOW:
+                if not self._wait(select.POLLOUT, STALL_SECONDS):
+                    raise TimeoutError(f"nothing could be sent for {STALL_SECONDS:g} s") from None
 
     def _broken(self, err: OSError) -> None:
         """A send failed: the peer may have said why before it went."""
@@ -252,15 +265,18 @@ class Transport:
     def _drain(self, until: float) -> bool:
         """Read to the end of the stream, at most until then; whether it ended in order."""
         while True:
-            self._settle(max(until - time.monotonic(), 0.001))
             try:
-                count = self._sock.recv_into(self._buffer)
-            except OSError:
+                count = self._read()
+            except Closed:
                 return False
-            if not count:
+            if count is None:
+                if not self._wait(select.POLLIN, max(until - time.monotonic(), 0.0)):
+                    return False
+            elif count:
+                self._protocol.receive_data(bytes(self._buffer[:count]))
+            else:
                 self._protocol.receive_eof()
                 return True
-            self._protocol.receive_data(bytes(self._buffer[:count]))
 
     def _check_failure(self) -> None:
         """Whether the core has given the connection up: a broken stream, or a frame over the size cap."""
@@ -278,12 +294,6 @@ class Transport:
         if sent is not None and sent.code == TOO_BIG.code:
             raise Closed(TOO_BIG, f"the server sent a frame over the size cap: {error}")
         raise Closed(Close(sent.code, sent.reason) if sent else BROKEN, f"connection lost: {error or 'closed'}")
-
-    def _settle(self, timeout: float) -> None:
-        """Set the socket's timeout, which costs a system call, only where it changes."""
-        if timeout != self._timeout:
-            self._timeout = timeout
-            self._sock.settimeout(timeout)
 
 
 def _whole(data: bytes | bytearray | memoryview) -> bytes | bytearray:
