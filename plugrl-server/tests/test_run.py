@@ -135,6 +135,28 @@ def test_an_earlier_run_is_kept_resumed_or_replaced(run, folder):
     assert (code, "model.safetensors is damaged" in err) == (1, True)
 
 
+def test_flags_that_cannot_go_with_the_checkpoint_are_named(capsys, folder):
+    """Lesson 22."""
+    words = ["gaussian-policy", "default", "ppo", "default", "--port", "0", "--exp-name", "a"]
+    main(
+        [
+            *(*words, "--policy.hidden-sizes", "4", "--algo.global-steps", "64", "--algo.buffer-size", "64"),
+            *("--client", "plugrl-run-env-client classic-v1 --env.name Pendulum-v1 --num-envs 4 --quiet"),
+        ]
+    )
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as end:
+        main([*words, "--resume", "--policy.hidden-sizes", "5", "--algo.global-steps", "128"])
+    out, err = capsys.readouterr()
+    assert end.value.code == 1
+    assert "changed since the run was saved: --policy.hidden-sizes 5 (was 4), --algo.global-steps 128 (was 64)" in out
+    assert err.startswith("error: checkpoint 64 does not fit: ")
+    assert err.endswith("changed flags: --policy.hidden-sizes 5 (was 4), --algo.global-steps 128 (was 64)\n")
+    rows = list(read_rows(folder / "checkpoints/ppo/gaussian-policy/a/metrics.jsonl"))
+    assert [row["step"] for row in rows] == [64]
+    assert "losses/policy_loss" in rows[0]
+
+
 def test_the_spaces_a_client_declared_are_kept(run, folder):
     code, _, err = run(
         *("--exp-name", "a", "--algo.global-steps", "20"), "--client", CLIENT + " --env.action-dim 3 --env.state-dim 5"

@@ -164,7 +164,7 @@ class Run:
         try:
             self._source.build_from(checkpoint, record.declaration, record.observation)
         except ResumeError as error:
-            raise ResumeError(f"{error}" + (f"; changed: {', '.join(changed)}" if changed else "")) from error
+            raise ResumeError(f"{error}\nchanged flags: {', '.join(changed) or 'none'}") from error
         trainer = self._source.trainer
         if trainer is None or trainer.should_stop():
             raise StartError(
@@ -324,7 +324,8 @@ class Run:
 
     def _close(self, result: RunResult, failed: Sequence[Child]) -> int:
         if not self._listened:
-            raise StartError(f"{result.error}; --port 0 takes any free port")
+            hint = "; --port 0 takes any free port" if "in use" in str(result.error) else ""
+            raise StartError(f"{result.error}{hint}")
         rows = list(read_rows(self._folder.metrics))
         stopped_now = self._signals > 1 and result.reason == "interrupted"
         if not stopped_now:

@@ -135,8 +135,9 @@ class Source:
             try:
                 algorithm.load_checkpoint(checkpoint)
             except Exception as error:  # an algorithm's own code, built-in or not, meets a state it does not know
+                reason = " ".join(str(error).split())
                 raise ResumeError(
-                    f"checkpoint {checkpoint.step} does not fit: {type(error).__name__}: {error}"
+                    f"checkpoint {checkpoint.step} does not fit: {type(error).__name__}: {reason:.200}"
                 ) from error
         assembly.warm_up(algorithm)
         self.selection = selection

@@ -62,7 +62,7 @@ class Progress:
         self._samples = deque([(clock(), step)])
         self._first_step, self._began = step, clock()
         self._last_line, self._last_shown = clock(), (step, WAITING)
-        self._live = Live(console=console, get_renderable=self.panel, refresh_per_second=4) if live else None
+        self._live = Live(console=console, get_renderable=self.panel, refresh_per_second=2) if live else None
 
     def start(self) -> None:
         """Begins to draw."""
