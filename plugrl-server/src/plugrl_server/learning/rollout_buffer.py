@@ -44,6 +44,7 @@ class RolloutBuffer:
         capacity: Frames it takes before it is full.
 
     Attributes:
+        key: The key of the nodes of this filling; nodes of earlier ones do not continue here.
         size: Frames it holds; the first `size` rows of every array are in use.
         obs: Tree of observations, rows [capacity, ...]; so is `train_state`.
         reward: f4[capacity]; `terminated` and `truncated`, b1[capacity], are the frame's own outcome.
@@ -69,7 +70,8 @@ class RolloutBuffer:
         self.final = np.full(capacity, NONE)
         self._chains = 0
         self._free_finals: list[int] = []
-        self._generation = 0
+        self._filling = 0
+        self.key, self._key_before = _key(0), _key(-1)
         self._carry = np.zeros(0, np.float32)
 
     def __len__(self) -> int:
@@ -79,11 +81,6 @@ class RolloutBuffer:
     def full(self) -> bool:
         """Whether no frame fits any more."""
         return self.size >= self.capacity
-
-    @property
-    def key(self) -> str:
-        """The key of nodes of this filling; nodes of earlier ones do not continue here."""
-        return f"rollout-{self._generation}"
 
     def add(
         self,
@@ -124,10 +121,11 @@ class RolloutBuffer:
         self.terminated[into] = terminated
         self.truncated[into] = truncated
         self.carried[into] = self._carried_over(nodes)
-        self._link(into, np.array([slot if key == self.key else NONE for slot, key in nodes], np.int64))
+        self._link(into, self._slots(nodes))
         self._keep_finals(np.flatnonzero(~terminated), next_obs)
         self.size += rows
-        return [(slot, self.key) for slot in range(into.start, into.stop)]
+        key = self.key
+        return [(slot, key) for slot in range(into.start, into.stop)]
 
     def layout(self) -> np.ndarray:
         """Return the slots as columns in time, i8[T, E], -1 where a column holds nothing (only at its end).
@@ -171,7 +169,8 @@ class RolloutBuffer:
         self.final[:] = NONE
         self.size = self._chains = 0
         self._free_finals = list(range(trees.leading(self.final_obs) or 0))
-        self._generation += 1
+        self._filling += 1
+        self.key, self._key_before = _key(self._filling), self.key
 
     def state_dict(self) -> dict[str, Any]:
         """Return copies of the frames, for a checkpoint taken before the buffer is full."""
@@ -204,9 +203,14 @@ class RolloutBuffer:
         in_use = set(self.final[: self.size].tolist())
         self._free_finals = [row for row in range(trees.leading(self.final_obs) or 0) if row not in in_use]
 
+    def _slots(self, nodes: Sequence[tuple[int, str]]) -> np.ndarray:
+        """Return the slots of nodes of this filling, -1 for any other."""
+        ours = self.key
+        return np.array([slot if key == ours else NONE for slot, key in nodes], np.int64)
+
     def _carried_over(self, nodes: Sequence[tuple[int, str]]) -> list[float]:
-        before = f"rollout-{self._generation - 1}"
-        return [self._carry[slot] if key == before and slot < len(self._carry) else 0.0 for slot, key in nodes]
+        before, carry = self._key_before, self._carry
+        return [carry[slot] if key == before and slot < len(carry) else 0.0 for slot, key in nodes]
 
     def _link(self, into: slice, previous: np.ndarray) -> None:
         """Continue the chains of the frames before, and start chains where there is none."""
@@ -244,6 +248,10 @@ def flat(columns: np.ndarray, layout: np.ndarray) -> np.ndarray:
     values = np.empty(int(filled.sum()), columns.dtype)
     values[layout[filled]] = columns[filled]
     return values
+
+
+def _key(filling: int) -> str:
+    return f"rollout-{filling}"
 
 
 _PER_FRAME = ("reward", "terminated", "truncated", "carried", "successor", "chain", "depth", "final")
