@@ -232,7 +232,8 @@ TOKENS = st.sampled_from(
     [
         b"\x80", b"\x81", b"\x82", b"\x84", b"\x90", b"\x91", b"\x92", b"\xa1k", b"\xa0", b"\xc4\x01k", b"\xc0",
         b"\xc2", b"\xc3",
-        b"\xd6\xff\0\0\0\1", b"\x05", b"\xff", b"\xca\0\0\0\0", b"\xd1\xff\xff", b"\xdc\0\2", b"\xdd\0\0\0\1", b"\xde\0\1",
+        b"\xd6\xff\0\0\0\1", b"\x05", b"\xff", b"\xca\0\0\0\0", b"\xd1\xff\xff", b"\xdc\0\2",
+        b"\xdd\0\0\0\1", b"\xde\0\1",
         b"\xdf\0\0\0\1", b"\xd4\1\1", b"\xc7\0\5", b"\xc1", b"\xa2\xc3\xa4", b"\xa1\xff", b"\xc4\x0b__ndarray__\xc3",
         b"\xc4\x0b__ndarray__\xc2", b"\xc4\x0d__npgeneric__\xc3", b"\xc4\x04data", b"\xc4\x05dtype", b"\xc4\x05shape",
         b"\xa3|u1", b"\xa3<f4", b"\xa3|b1", b"\xa3<U1", b"\xa2|O", b"\xc4\x00", b"\xc4\x01\x01", b"\xc4\x04\0\0\0\0",
