@@ -36,7 +36,7 @@ from plugrl_server.training.metrics import MetricsFile, read_rows
 from plugrl_server.training.progress import SAVING, STOPPING, Progress
 from plugrl_server.training.reporter import Reporter
 from plugrl_server.training.run_folder import FolderError, RunFolder
-from plugrl_server.training.trackers import Trackers, opened_trackers
+from plugrl_server.training.trackers import Trackers, opened_trackers, preload
 
 FAILED, INTERRUPTED = 1, 130
 CLIENTS_FINISHED = "clients finished"
@@ -149,6 +149,7 @@ class Run:
             StartError: There is nothing left to do.
         """
         assembly.check(self._source.selection)
+        preload()
         if self._resumed is None:
             self._source.build_early()
         else:
@@ -213,7 +214,7 @@ class Run:
             if self._last_resort is not None:
                 self._last_resort.cancel()
             self._children.hurry()
-            self._children.sweep()
+            await self._children.finish()
             self._events.close()
 
     def _save(self, checkpoint: Checkpoint) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import logging
@@ -156,6 +157,12 @@ def opened_trackers(
     if track.swanlab:
         trackers += _opened(lambda: Swanlab(name, config, folder, track), Swanlab.name)
     return trackers
+
+
+def preload() -> None:
+    """Imports what opening TensorBoard needs, which takes a second or more, before there are clients to wait for it."""
+    with contextlib.suppress(ImportError):  # told when it is opened
+        importlib.import_module("torch.utils.tensorboard")
 
 
 def check_packages(track: TrackConfig) -> None:
