@@ -116,6 +116,29 @@ def test_a_failing_env_leaves_its_traceback_and_closes(fake_server, actions, mon
     assert len(closed) == 1
 
 
+def test_an_env_that_breaks_at_ctrl_c_was_interrupted(fake_server, actions, monkeypatch, caplog):
+    def script(peer):
+        peer.greet()
+        peer.serve(actions(1, 1))
+
+    interrupts = Interrupts()
+
+    def die(self, actions):
+        interrupts.requested = True
+        raise EOFError("the worker process is gone")
+
+    def refuse(self):
+        raise BrokenPipeError("gone")
+
+    monkeypatch.setattr("plugrl_env_client.envs.dummy_v1.DummyEnv.step", die)
+    monkeypatch.setattr("plugrl_env_client.envs.dummy_v1.DummyEnv.close", refuse)
+    run = Run("dummy-v1", DummyConfig(), options(fake_server(script).port), 0, 0)
+    with caplog.at_level(logging.WARNING):
+        finished = run_alone(run, interrupts=interrupts, show=lambda snapshot: None, interval=1e9)
+    assert (finished.outcome, finished.error) == (Outcome.INTERRUPTED, None)
+    assert "dummy-v1 did not close: BrokenPipeError: gone" in caplog.text
+
+
 def test_an_observation_that_is_too_large_for_a_frame_is_named(fake_server):
     server = fake_server(lambda peer: (peer.greet(), peer.socket.recv(timeout=5)))
     config = DummyConfig(images=("front",), image_size=700)

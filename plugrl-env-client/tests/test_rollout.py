@@ -329,6 +329,28 @@ def test_a_connection_that_breaks_between_an_end_and_its_report_still_resets_tha
     run(probe(1), fake_server(first, second))
 
 
+def test_lesson_13_an_env_is_told_when_there_will_be_no_actions_for_a_while(fake_server, actions):
+    class Robot(DummyEnv):
+        held = 0
+
+        def hold(self):
+            self.held += 1
+
+    def lose(peer):
+        peer.greet()
+        peer.infer()
+        peer.drop()
+
+    def serve(peer):
+        peer.greet()
+        peer.serve(actions(1, 1), exchanges=2)
+        peer.stop()
+
+    robot = Robot(DummyConfig(), 1)
+    run(robot, fake_server(lose, lose, serve))
+    assert robot.held == 3  # and when the run is over
+
+
 def test_a_final_close_ends_with_its_reason(fake_server):
     def script(peer):
         peer.greet()

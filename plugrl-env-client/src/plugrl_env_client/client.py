@@ -9,7 +9,7 @@ from collections.abc import Callable
 from plugrl_protocol.errors import ProtocolError
 
 from plugrl_env_client.envs.actions import ActionError
-from plugrl_env_client.envs.base_env import BaseEnvConfig, EnvError
+from plugrl_env_client.envs.base_env import BaseEnv, BaseEnvConfig, EnvError
 from plugrl_env_client.link.client_link import Link
 from plugrl_env_client.link.interrupts import Interrupts
 from plugrl_env_client.link.reconnect import GaveUp, Reconnector, interruptible_sleep
@@ -131,10 +131,12 @@ def run_client(
     except (GaveUp, ActionError, EnvError, ProtocolError) as err:
         return Finished(Outcome.FAILED, tally.snapshot(), str(err))
     except Exception as err:  # an env's own failure: whoever wrote it needs the traceback
+        if interrupts.requested:  # Ctrl-C also reaches the processes that an env may have
+            return Finished(Outcome.INTERRUPTED, tally.snapshot())
         _logger.exception("%s failed", env.env_id)
         return Finished(Outcome.FAILED, tally.snapshot(), f"{env.env_id} failed: {type(err).__name__}: {err}")
     finally:
-        env.close()
+        _close(env)
 
 
 def run_alone(run: Run, *, interrupts: Interrupts, show: Callable[[Snapshot], None], interval: float) -> Finished:
@@ -158,6 +160,13 @@ class _Every:
         if now >= self._due:
             self._due = now + self._interval
             self._show(self._tally.snapshot(waiting=waiting))
+
+
+def _close(env: BaseEnv) -> None:
+    try:
+        env.close()
+    except Exception as err:  # the run's outcome is decided
+        _logger.warning("%s did not close: %s: %s", env.env_id, type(err).__name__, err)
 
 
 def _open_link(options: ClientOptions, interrupts: Interrupts) -> Link:

@@ -63,7 +63,7 @@ class ClientOptions:
     """End after so many finished episodes. None: run until the server stops."""
 
     num_steps: int | None = None
-    """End after so many env steps. None: run until the server stops."""
+    """End after so many env steps, all envs counted. None: run until the server stops."""
 
     num_procs: int = 1
     """Processes to share the environments among."""

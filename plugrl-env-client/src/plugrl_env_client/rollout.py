@@ -143,6 +143,7 @@ class Rollout:
         finally:
             record = ConnectionRecord(link.feedback_rows, link.unconfirmed_rows, link.exchanges, ended)
             self._tally.connection_over(record, link.waited)
+        self._env.hold()
         self._reconnector.lost(lost)
         return False
 

@@ -32,6 +32,7 @@ class _Child:
     pipe: Connection
     snapshot: Snapshot | None = None
     finished: Finished | None = None
+    silent: bool = False  # it has closed its end of the pipe
 
     @property
     def name(self) -> str:
@@ -40,13 +41,15 @@ class _Child:
 
     def hear(self) -> None:
         """Take in what the child has sent."""
-        with contextlib.suppress(EOFError, OSError):
-            while self.pipe.poll():
+        try:
+            while not self.silent and self.pipe.poll():
                 said = self.pipe.recv()
                 if isinstance(said, Finished):
                     self.finished = said
                     said = said.snapshot
                 self.snapshot = said
+        except (EOFError, OSError):
+            self.silent = True
 
     def failure(self) -> str | None:
         """Why the child's end was not a good one; None where it was, or where it has not ended."""
@@ -90,7 +93,8 @@ def _watch(
     due = time.monotonic() + interval
     while alive := [child for child in children if child.process.is_alive()]:
         with interrupts.waiting():
-            multiprocessing.connection.wait([*(c.pipe for c in alive), *(c.process.sentinel for c in alive)])
+            pipes = [child.pipe for child in alive if not child.silent]
+            multiprocessing.connection.wait([*pipes, *(child.process.sentinel for child in alive)])
         for child in alive:
             child.hear()
         error = _first_failure(children)

@@ -95,5 +95,11 @@ class BaseEnv(abc.ABC):
             The current observations of all n envs: those just reset show their first one, the others their last.
         """
 
+    def hold(self) -> None:  # noqa: B027 - a simulation simply waits
+        """There will be no actions for a while: the connection was lost, or no action came in time.
+
+        A robot holds a safe action here; the next `step` or `reset_indices` may be long in coming.
+        """
+
     def close(self) -> None:  # noqa: B027 - most environments hold nothing that must be given back
         """Give back what the envs hold."""

@@ -86,10 +86,11 @@ def _connect(address: Address, until: float, timeout: float) -> socket.socket:
     except OSError as err:
         raise ConnectError(f"looking up {address.host}: {err.strerror or err}") from err
     failure: OSError | None = None
-    for family, kind, proto, _, where in found:
+    for tried, (family, kind, proto, _, where) in enumerate(found):
         sock = socket.socket(family, kind, proto)
         try:
-            sock.settimeout(remaining(until, "connecting", timeout))
+            # An address that swallows packets must not use up what the others need.
+            sock.settimeout(remaining(until, "connecting", timeout) / (len(found) - tried))
             sock.connect(where)
             return _prepared(sock, address)
         except OSError as err:

@@ -2,10 +2,15 @@
 
 import logging
 import sys
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    _Stream = logging.StreamHandler[TextIO]
+else:
+    _Stream = logging.StreamHandler  # not to be subscripted before Python 3.11
 
 
-class _StandardError(logging.StreamHandler[TextIO]):
+class _StandardError(_Stream):
     """Writes to whatever `sys.stderr` is now: a live line replaces it while it is shown."""
 
     def __init__(self) -> None:
