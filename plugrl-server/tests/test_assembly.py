@@ -329,6 +329,13 @@ def test_other_observations_are_named_with_both_sides():
     assert agreed.admit(declared(), observed(state=3, extra=7)) is None
 
 
+def test_the_states_a_policy_built_by_flags_reads_are_agreed_on_too():
+    agreed = agreement(gaussian(obs_dim=3, action_dim=2))
+    assert agreed.admit(None, observed(arm=1, base=2)) is None
+    assert agreed.admit(None, observed(arm=2, base=1)) == "states.arm float64[2], this run has float64[1]"
+    assert agreed.admit(None, observed(state=3)) == "observation states.state, this run has states.arm, states.base"
+
+
 def test_a_policy_built_by_flags_hears_the_first_declaration():
     agreed = agreement(gaussian(obs_dim=3, action_dim=2))
     assert agreed.admit(None, observed()) is None

@@ -135,6 +135,7 @@ def test_a_run_without_checkpoints_and_a_missing_step_are_named(tmp_path):
         ({"module": "no_such_module"}, "module no_such_module cannot be imported"),
         ({"uid": "unheard-of"}, "Policy unheard-of default is not registered"),
         ({"config": {"wings": 2}}, "has no field wings"),
+        ({"config": {"obs_dim": 5, "action_dim": 2}}, "Checkpoint 10 of .* does not fit its policy"),
     ],
 )
 def test_a_record_that_names_what_is_not_there_is_refused(tmp_path, change, problem):

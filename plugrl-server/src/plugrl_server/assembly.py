@@ -267,8 +267,11 @@ class Agreement:
         return None
 
     def _read_layout(self, observation: Observation) -> dict[str, tuple[tuple[int, ...], str]]:
-        """Return shape and dtype of what the policy reads; nothing for one that names no keys and takes what comes."""
-        named: dict[str, Any] = {f"states.{key}": observation.states[key] for key in self.policy.state_keys or ()}
+        """Return shape and dtype of what the policy reads; nothing for one that takes whatever comes."""
+        keys = self.policy.state_keys
+        if keys is None:  # a policy of a fixed width that was built by flags reads all states
+            keys = tuple(observation.states) if hasattr(self.selection.policy_config, "obs_dim") else ()
+        named: dict[str, Any] = {f"states.{key}": observation.states[key] for key in keys}
         named |= {f"images.{key}": observation.images[key] for key in self.policy.image_keys or ()}
         return {name: (array.shape[1:], array.dtype.name) for name, array in sorted(named.items())}
 

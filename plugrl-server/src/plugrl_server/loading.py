@@ -89,7 +89,7 @@ def load_policy(
         device: Torch device.
 
     Raises:
-        LoadingError: The folder is no run folder, or the module or class of its policy cannot be imported.
+        LoadingError: The folder is no run folder, its policy cannot be imported, or the weights do not fit it.
         CheckpointError: There is no such checkpoint, or it is damaged.
     """
     folder = Path(run_dir)
@@ -103,7 +103,10 @@ def load_policy(
     policy = make_policy(record.policy.uid, config)
     checkpoint = CheckpointManager(folder / "checkpoints").load(step)
     if checkpoint.model is not None:
-        policy.load_state_dict(checkpoint.model)  # type: ignore[attr-defined]
+        try:
+            policy.load_state_dict(checkpoint.model)  # type: ignore[attr-defined]
+        except RuntimeError as error:
+            raise LoadingError(f"Checkpoint {checkpoint.step} of {folder} does not fit its policy: {error}") from error
     policy.deterministic = deterministic
     space = None if record.declaration is None else record.declaration.action
     return LoadedPolicy(policy, space, checkpoint.step)
