@@ -66,8 +66,8 @@ class ChunkPlan:
         self._replan_steps = replan_steps
         self._max_episode_steps = max_episode_steps
         self._reward_threshold = reward_threshold
-        self._everyone = np.arange(num_envs)
         self._states = _States(num_envs)
+        self._everyone = self._states.everyone
         self._actions = np.zeros((0, num_envs))
         self._cursor = np.zeros(num_envs, np.int64)  # steps of the chunk that were run
         self._limit = np.ones(num_envs, np.int64)  # steps of the chunk that may be run
@@ -110,10 +110,11 @@ class ChunkPlan:
         horizon = len(chunk)
         if len(self._actions) < horizon or self._actions.shape[2:] != chunk.shape[2:]:
             self._grow(chunk)
-        self._actions[:horizon, indices] = chunk
-        self._cursor[indices] = 0
-        self._reward[indices] = 0.0
-        self._limit[indices] = min(horizon, self._replan_steps or horizon)
+        rows = slice(None) if indices is self._everyone else indices
+        self._actions[:horizon, rows] = chunk
+        self._cursor[rows] = 0
+        self._reward[rows] = 0.0
+        self._limit[rows] = min(horizon, self._replan_steps or horizon)
         self._states.put(indices, RUNNING)
 
     def next_actions(self) -> np.ndarray:
@@ -152,7 +153,7 @@ class ChunkPlan:
         self._terminated[...] = terminated
         self._truncated[...] = truncated
         done = (self._terminated | self._truncated) & running
-        self._states.put_where((done | (self._cursor >= self._limit)) & running, OWING)
+        self._states.put_where(done | (running & (self._cursor >= self._limit)), OWING)
         if not np.count_nonzero(done):
             return _NO_RETURNS
         np.copyto(self._success, self._judge(success), where=done)
@@ -228,10 +229,15 @@ class ChunkPlan:
 
 
 class _States:
-    """The state of each env, and the one that all are in, where they are in one."""
+    """The state of each env.
+
+    Attributes:
+        everyone: int64[n], all envs.
+        common: the state that all are in; None where they differ, or may.
+    """
 
     def __init__(self, num_envs: int) -> None:
-        self._everyone = np.arange(num_envs)
+        self.everyone = np.arange(num_envs)
         self._each = np.full(num_envs, WAITING, np.int8)
         self.common: int | None = WAITING
 
@@ -243,18 +249,24 @@ class _States:
     def which(self, state: int) -> np.ndarray:
         """int64[k]: who is in `state`."""
         if self.common is not None:
-            return self._everyone if self.common == state else _NOBODY
+            return self.everyone if self.common == state else _NOBODY
         return self.are(state).nonzero()[0]
 
     def put(self, indices: np.ndarray, state: int) -> None:
         """Move some envs to `state`."""
+        if len(indices) == len(self._each):
+            self._each[:] = state
+            self.common = state
+            return
         self._each[indices] = state
-        everyone = len(indices) == len(self._each) or np.count_nonzero(self.are(state)) == len(self._each)
-        self.common = state if everyone else None
+        self.common = state if np.count_nonzero(self.are(state)) == len(self._each) else None
 
     def put_where(self, who: np.ndarray, state: int) -> None:
         """Move the envs for which bool[n] `who` is true to `state`."""
         count = np.count_nonzero(who)
-        if count:
+        if count == len(self._each):
+            self._each[:] = state
+            self.common = state
+        elif count:
             self._each[who] = state
-            self.common = state if count == len(self._each) else None
+            self.common = None

@@ -37,7 +37,7 @@ class ActionRule(abc.ABC):
         """
         if chunk.dtype.kind not in "biuf":
             raise ActionError(f"the server sent actions of dtype {chunk.dtype}, expected numbers")
-        if chunk.dtype.kind == "f" and not np.isfinite(chunk).all():
+        if chunk.dtype.kind == "f" and np.count_nonzero(np.isfinite(chunk)) != chunk.size:
             bad = np.argwhere(~np.isfinite(chunk))[0]
             raise ActionError(
                 f"the server sent a NaN or infinite action (step {bad[0]}, row {bad[1]}): it is not given to the env"
@@ -91,12 +91,13 @@ class _BoxRule(_ShapedRule):
         super().__init__(space, env_id)
         self._low = np.asarray(space.low, self._dtype)
         self._high = np.asarray(space.high, self._dtype)
+        self._whole = self._dtype.kind in "iu"
 
     def _convert(self, chunk: np.ndarray) -> np.ndarray:
         shaped = self._shaped(chunk)
         # Clip first where the wire's dtype is the wider one: a cast could wrap or overflow what the bounds would hold.
         clipped: np.ndarray = np.minimum(np.maximum(shaped, self._low), self._high)
-        if self._dtype.kind in "iu" and clipped.dtype.kind == "f":
+        if self._whole and clipped.dtype.kind == "f":
             clipped = np.rint(clipped)
         return clipped.astype(self._dtype, copy=False)
 
