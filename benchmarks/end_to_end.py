@@ -148,7 +148,9 @@ def compare(tasks: dict[str, Task], iterations: int, repeats: int, timeout: floa
                     contender = CONTENDERS[(repeat + i) % len(CONTENDERS)]
                     steps.begin(f"{task.env_id}, repeat {repeat + 1}: {contender}")
                     stamps = run(contender, task, iterations, repeat, timeout)
-                    runs[name].append(Run.of(contender, repeat, stamps))
+                    found = Run.of(contender, repeat, stamps)
+                    runs[name].append(found)
+                    bar.console.print(f"{task.env_id:15} {contender:14} {found.steps_per_second:8.0f} env steps/s")
     return runs
 
 

@@ -11,7 +11,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
+import statistics
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -59,40 +61,61 @@ CONTENDERS: dict[str, Contender] = {
     "plugrl_gaussian": Contender("gaussian", plugrl_peers.LinkClient, images=False),
 }
 
-Rounds = dict[str, list[Durations]]
+
+@dataclass(frozen=True)
+class Block:
+    """One timed block of a contender: durations, and processor time of each process for one exchange."""
+
+    durations: Durations
+    server_cpu_us: float | None  # None where the system does not tell
+    client_cpu_us: float
+
+
+Rounds = dict[str, list[Block]]
 
 
 # --- measuring -----------------------------------------------------------------------------------
+
+
+Servers = dict[str, tuple[measure.Process, int]]
 
 
 def measure_shape(shape: Shape, names: list[str], rounds: int, count: int, steps: measure.Steps) -> Rounds:
     """`rounds` interleaved blocks of `count` exchanges for each contender; servers live as long as the shape."""
     measured: Rounds = {name: [] for name in names}
     with contextlib.ExitStack() as stack:
-        ports = start_servers(stack, shape, names)
+        servers = start_servers(stack, shape, names)
         for turn in range(rounds):
             for i in range(len(names)):
                 name = names[(turn + i) % len(names)]
                 steps.begin(f"{shape.name}, round {turn + 1}: {name}")
-                measured[name].append(one_block(CONTENDERS[name], ports, shape, count))
+                measured[name].append(one_block(CONTENDERS[name], servers, shape, count))
     return measured
 
 
-def start_servers(stack: contextlib.ExitStack, shape: Shape, names: list[str]) -> dict[str, int]:
-    """Start the servers that these contenders need, all at once; returns their ports."""
+def start_servers(stack: contextlib.ExitStack, shape: Shape, names: list[str]) -> Servers:
+    """Start the servers that these contenders need, all at once; returns each with its port."""
     wanted = dict.fromkeys(CONTENDERS[name].server for name in names)
     processes = {server: stack.enter_context(SERVERS[server][0](shape)) for server in wanted}
-    return {server: int(p.wait_for(SERVERS[server][1], 60)[1]) for server, p in processes.items()}
+    return {server: (p, int(p.wait_for(SERVERS[server][1], 60)[1])) for server, p in processes.items()}
 
 
-def one_block(contender: Contender, ports: dict[str, int], shape: Shape, count: int) -> Durations:
+def one_block(contender: Contender, servers: Servers, shape: Shape, count: int) -> Block:
     """Connect, warm up, measure, close."""
-    client = contender.connect(ports[contender.server], shape)
+    process, port = servers[contender.server]
+    client = contender.connect(port, shape)
     try:
+        floors.warm_up(client)
         gc.collect()
-        return floors.timed_block(client, count)
+        server_before, client_before = process.cpu_ns(), time.process_time_ns()
+        durations = floors.timed_block(client, count)
+        server_after, client_after = process.cpu_ns(), time.process_time_ns()
     finally:
         client.close()
+    client_cpu_us = (client_after - client_before) / count / 1e3
+    if server_before is None or server_after is None:
+        return Block(durations, None, client_cpu_us)
+    return Block(durations, (server_after - server_before) / count / 1e3, client_cpu_us)
 
 
 def contenders_for(shape: Shape, chosen: list[str]) -> list[str]:
@@ -103,15 +126,26 @@ def contenders_for(shape: Shape, chosen: list[str]) -> list[str]:
 # --- reporting -----------------------------------------------------------------------------------
 
 
-def shape_results(measured: Rounds) -> dict[str, dict[str, float]]:
+def shape_results(measured: Rounds) -> dict[str, dict[str, Any]]:
     """For each contender its medians and its ratio to the floor, by mean (throughput) and by p50."""
     found = {}
-    floor = measured[FLOOR]
-    for name, rounds in measured.items():
-        found[name] = Durations.median_of(rounds).to_json()
-        found[name]["ratio_codec"] = measure.median_ratio([r.mean for r in rounds], [f.mean for f in floor])
-        found[name]["ratio_codec_p50"] = measure.median_ratio([r.p50 for r in rounds], [f.p50 for f in floor])
+    floor = [block.durations for block in measured[FLOOR]]
+    for name, blocks in measured.items():
+        rounds = [block.durations for block in blocks]
+        found[name] = {
+            **Durations.median_of(rounds).to_json(),
+            "server_cpu_us": median_or_none([block.server_cpu_us for block in blocks]),
+            "client_cpu_us": median_or_none([block.client_cpu_us for block in blocks]),
+            "ratio_codec": measure.median_ratio([r.mean for r in rounds], [f.mean for f in floor]),
+            "ratio_codec_p50": measure.median_ratio([r.p50 for r in rounds], [f.p50 for f in floor]),
+        }
     return found
+
+
+def median_or_none(figures: list[float | None]) -> float | None:
+    """The median of the known figures, None when there are none."""
+    known = [figure for figure in figures if figure is not None]
+    return round(statistics.median(known), 2) if known else None
 
 
 def results(shapes: dict[str, Rounds]) -> dict[str, Any]:
@@ -129,12 +163,19 @@ def results(shapes: dict[str, Rounds]) -> dict[str, Any]:
 def print_table(content: dict[str, Any]) -> None:
     """One line for each shape and contender."""
     table = Table("shape", "contender", title="one exchange, microseconds (medians of the rounds)")
-    for column in ("exchanges/s", "mean", "p50", "p99", "x codec floor"):
+    columns = {
+        "mean": "mean_us",
+        "p50": "p50_us",
+        "p99": "p99_us",
+        "cpu srv": "server_cpu_us",
+        "cpu cli": "client_cpu_us",
+    }
+    for column in ("per s", *columns, "x codec"):
         table.add_column(column, justify="right")
     for shape, contenders in content["shapes"].items():
         for name, f in contenders.items():
-            figures = f"{f['per_second']:.0f}", f"{f['mean_us']:.1f}", f"{f['p50_us']:.1f}", f"{f['p99_us']:.1f}"
-            table.add_row(shape, name, *figures, f"{f['ratio_codec']:.2f}")
+            figures = ("-" if f[key] is None else f"{f[key]:.0f}" for key in columns.values())
+            table.add_row(shape, name, f"{f['per_second']:.0f}", *figures, f"{f['ratio_codec']:.2f}")
         table.add_section()
     measure.console.print(table)
     for key, target in content["targets"].items():

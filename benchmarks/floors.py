@@ -207,10 +207,14 @@ def start_server(kind: str, shape: Shape) -> measure.Process:
     return measure.Process(command, name=f"{kind} floor ({shape.name})")
 
 
-def timed_block(client: Client, count: int, warm_up: int = WARM_UP) -> measure.Durations:
-    """`count` exchanges back to back; each lasts from its infer to the next one's."""
-    for _ in range(warm_up):
+def warm_up(client: Client) -> None:
+    """Exchanges that do not count: caches, buffers, and a server that is slower at first."""
+    for _ in range(WARM_UP):
         client.exchange()
+
+
+def timed_block(client: Client, count: int) -> measure.Durations:
+    """`count` exchanges back to back; each lasts from its infer to the next one's."""
     stamps = np.empty(count + 1, dtype=np.int64)
     stamps[0] = time.perf_counter_ns()
     for i in range(1, count + 1):
@@ -225,6 +229,7 @@ def measure_floor(kind: str, shape: Shape, count: int) -> measure.Durations:
         port = int(server.wait_for(READY, 30)[1])
         client = CLIENTS[kind](port, shape)
         try:
+            warm_up(client)
             return timed_block(client, count)
         finally:
             client.close()

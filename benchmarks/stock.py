@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import sys
 from pathlib import Path
 
@@ -41,7 +42,9 @@ class StockClient:
     """`websockets.sync` with plain msgpack."""
 
     def __init__(self, port: int, shape: Shape) -> None:
-        self._connection = connect(f"ws://127.0.0.1:{port}", compression=None, max_size=None, proxy=None)
+        self._open = contextlib.ExitStack()
+        opening = connect(f"ws://127.0.0.1:{port}", compression=None, max_size=None, proxy=None)
+        self._connection = self._open.enter_context(opening)
         self._infer = payloads.infer(shape)
         self._feedback = payloads.feedback(shape)
         payloads.unpack(self._connection.recv(decode=False))
@@ -54,7 +57,7 @@ class StockClient:
 
     def close(self) -> None:
         """Close with 1000."""
-        self._connection.close()
+        self._open.close()
 
 
 def start_server(shape: Shape) -> measure.Process:

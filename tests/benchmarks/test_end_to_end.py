@@ -21,21 +21,28 @@ def test_ratio_is_against_the_better_sb3_of_the_same_repeat():
     assert end_to_end.ratio(runs) == 1.0
 
 
-def test_ours_learns_as_often_as_asked():
-    stamps = end_to_end.run("plugrl", TASKS["cartpole"], iterations=2, seed=0, timeout=90)
+@pytest.mark.parametrize("contender", ["plugrl", pytest.param("sb3_1_thread", marks=needs_sb3)])
+@pytest.mark.slow
+def test_both_sides_learn_as_often_as_asked(contender):
+    stamps = end_to_end.run(contender, TASKS["cartpole"], iterations=2, seed=0, timeout=100)
     assert [step for step, _ in stamps] == [2048, 4096]
     assert stamps[0][1] < stamps[1][1]
 
 
-@needs_sb3
-@pytest.mark.slow
-def test_script_compares_both_sides(tmp_path):
-    report = tmp_path / "end_to_end.json"
-    chosen = ["--env", "cartpole", "--iterations", "2", "--repeats", "1"]
-    assert end_to_end.main([*chosen, "--json", str(report)]) == 0
-    content = json.loads(report.read_text())
-    assert content["ratio_cartpole"] > 0
-    assert {run["contender"] for run in content["runs"]["cartpole"]} == set(end_to_end.CONTENDERS)
+def test_a_side_that_learns_too_seldom_is_an_error(monkeypatch, capsys):
+    monkeypatch.setattr(end_to_end, "run_plugrl", lambda *_: [(2048, 0.0)])
+    assert end_to_end.main(["--env", "cartpole", "--iterations", "2", "--repeats", "1"]) == 1
+    assert "plugrl: expected learn steps at [2048, 4096]" in capsys.readouterr().err
+
+
+def test_report_holds_the_ratios_and_every_run(tmp_path, monkeypatch):
+    speeds = {"plugrl": 1.0, "sb3_1_thread": 2.0, "sb3_2_threads": 4.0}  # seconds for each learn step
+    monkeypatch.setattr(end_to_end, "run", lambda name, *_: [(2048 * i, speeds[name] * i) for i in range(1, 5)])
+    assert end_to_end.main(["--quick", "--json", str(tmp_path / "report.json")]) == 0
+    content = json.loads((tmp_path / "report.json").read_text())
+    assert content["ratio_cartpole"] == content["ratio_halfcheetah"] == 2.0
+    assert [run["contender"] for run in content["runs"]["cartpole"]] == list(end_to_end.CONTENDERS)
+    assert "--env.name CartPole-v1 --num-envs 8" in content["settings"]["commands"]["cartpole"]
 
 
 def test_iterations_are_checked(capsys):

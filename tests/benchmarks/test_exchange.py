@@ -3,6 +3,7 @@ import sys
 
 import exchange
 import pytest
+from exchange import Block
 from measure import Durations, Process
 from payloads import SHAPES
 
@@ -18,11 +19,12 @@ def test_script_measures_plugrl_against_the_floor(tmp_path):
 
 
 def test_ratios_are_of_the_same_round_and_judged_by_the_targets():
-    slow, fast = Durations(1, 40.0, 40.0, 40.0), Durations(1, 10.0, 10.0, 10.0)
+    slow, fast = (Block(Durations(1, us, us, us), None, 1.0) for us in (40.0, 10.0))
     measured = {"n1": {"codec": [fast, slow], "plugrl": [slow, slow]}}
     content = exchange.results(measured)
     assert content["ratio_codec_n1"] == 2.5
     assert content["targets"] == {"ratio_codec_n1": {"at_most": 3.0, "met": True}}
+    assert content["shapes"]["n1"]["plugrl"]["server_cpu_us"] is None
 
 
 def test_the_floor_is_always_measured_and_states_policies_are_not_sent_images():
