@@ -10,9 +10,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from plugrl_protocol.codec import decode, encode
+from plugrl_protocol.connection import Connection, Role, Timeouts
+from plugrl_protocol.messages import Metadata
 from plugrl_server.algorithm.base_algorithm import BaseAlgorithm
 from plugrl_server.common.checkpoint_manager import Checkpoint
+from plugrl_server.serving.connection.session import Session
+from plugrl_server.serving.scheduler import Scheduler
 from plugrl_server.serving.server import ServingOptions, TrainingServer
+from plugrl_server.serving.worker import attempt
+from plugrl_server.training.accounting import Accounting
 from plugrl_server.training.trainer import Trainer
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
@@ -39,6 +45,8 @@ class FakePolicy:
 class FakeAlgorithm(BaseAlgorithm):
     """Answers every env with its own ticket number and stores every row it is given.
 
+    Its runtime state holds the ticket and the first number it saw of the env.
+
     `fill` frames make it want to learn; `hooks` replace single calls (`infer`, `learn_impl`, `should_save`, ...).
     """
 
@@ -58,7 +66,8 @@ class FakeAlgorithm(BaseAlgorithm):
         tickets = np.arange(self.tickets, self.tickets + n)
         self.tickets += n
         action = np.broadcast_to(tickets[:, None, None], (n, HORIZON, ACTION_DIM)) + np.arange(HORIZON)[:, None] / 10
-        return action.astype(np.float32), {"ticket": tickets[:, None], "none": None}
+        saw = next(iter(obs["states"].values()), np.zeros((n, 1)))[:, :1]
+        return action.astype(np.float32), {"ticket": tickets[:, None], "saw": saw, "none": None}
 
     def derive_train_state(self, runtime_state):
         return (runtime_state["ticket"] * 10,)
@@ -247,6 +256,148 @@ class Client:
         self.socket.socket.close()
 
 
+class SimAlarm:
+    """A timer of the simulated clock."""
+
+    def __init__(self, due, callback):
+        self.due, self.callback = due, callback
+
+    def when(self):
+        return self.due
+
+    def cancel(self):
+        self.callback = None
+
+
+class SimRuntime:
+    """A scheduler's runtime without threads: the test decides when the clock moves and when jobs are done."""
+
+    def __init__(self):
+        self.now = 100.0
+        self.soon, self.alarms, self.jobs = [], [], []
+
+    def time(self):
+        return self.now
+
+    def call_soon(self, callback):
+        self.soon.append(callback)
+
+    def call_at(self, when, callback):
+        self.alarms.append(SimAlarm(when, callback))
+        return self.alarms[-1]
+
+    def work(self, lane, job, done):
+        self.jobs.append((lane, job, done))
+
+    def run_soon(self):
+        while self.soon:
+            self.soon.pop(0)()
+
+    def do_job(self, index=0):
+        lane, job, done = self.jobs.pop(index)
+        done(attempt(job))
+        return lane
+
+    def settle(self, rounds=1000):
+        """Do all there is to do without the clock moving."""
+        for _ in range(rounds):
+            if self.soon:
+                self.run_soon()
+            elif self.jobs:
+                self.do_job()
+            else:
+                return
+        raise AssertionError("the run never settles")
+
+    def advance(self, seconds):
+        """Let time pass, alarm by alarm."""
+        end = self.now + seconds
+        while due := [alarm for alarm in self.alarms if alarm.callback and alarm.due <= end]:
+            alarm = min(due, key=lambda alarm: alarm.due)
+            self.alarms.remove(alarm)
+            self.now = max(self.now, alarm.due)
+            alarm.callback()
+        self.now = end
+
+
+class SimClient:
+    """A client whose WebSocket is a list: what the server sent it, and how it ended."""
+
+    observation, infer, feedback = Client.observation, Client.infer, Client.feedback
+
+    def __init__(self, simulation, name, key="obs", width=3, **timeouts):
+        self.key, self.width = key, width
+        self.received, self.pings, self.closed, self.aborted = [], 0, None, False
+        connection = Connection(Role.SERVER, now=simulation.runtime.now, timeouts=Timeouts(**timeouts))
+        scheduler, count = simulation.scheduler, simulation.accounting.open(name)
+        self.session = Session(name, self, scheduler, simulation.runtime, connection, count, Metadata({}))
+        self.session.opened()
+
+    # What the session does with its link.
+
+    def send(self, data):
+        self.received.append(decode(data))
+
+    def ping(self):
+        self.pings += 1
+
+    def close(self, code, reason):
+        self.closed = f"{code} {reason}"
+
+    def abort(self):
+        self.aborted = True
+
+    # What the test does as the client.
+
+    def say(self, message):
+        self.session.received(message if isinstance(message, bytes) else encode(message))
+
+    @property
+    def actions(self):
+        return [message["data"] for message in self.received if message["message_type"] == "action"]
+
+    def leave(self, handshake=True):
+        self.session.closed(handshake=handshake, reason="left")
+
+
+class Simulation:
+    """A scheduler on a simulated runtime."""
+
+    def __init__(self, source, **options):
+        self.source = source if isinstance(source, FakeSource) else FakeSource(source)
+        self.runtime, self.events, self.accounting = SimRuntime(), FakeEvents(), Accounting()
+        self.changes = 0
+        self.scheduler = Scheduler(
+            self.runtime, self.source, ServingOptions(**options), self.events, self.accounting, self._change
+        )
+        self.scheduler.start()
+        self.clients = []
+
+    def _change(self):
+        self.changes += 1
+
+    @property
+    def algorithm(self):
+        return self.source.trainer.algorithm
+
+    def client(self, **options):
+        self.clients.append(SimClient(self, f"client {len(self.clients)}", **options))
+        return self.clients[-1]
+
+    def exchange(self, client, envs=(0,), values=None, next_values=None, **feedback):
+        """One whole exchange, with nothing else going on."""
+        client.say(client.infer(envs, values))
+        self.runtime.settle()
+        client.say(client.feedback(envs, next_values, **feedback))
+        self.runtime.settle()
+
+
+@pytest.fixture(scope="session")
+def simulate():
+    """`simulate(algorithm or source, **options)` makes a run without sockets, threads or time."""
+    return Simulation
+
+
 @pytest.fixture
 def serve():
     """`serve(algorithm or source, **options)` starts a server that ends with the test."""
@@ -277,7 +428,7 @@ def join():
         client.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def fakes():
     """The fake classes."""
     return SimpleNamespace(

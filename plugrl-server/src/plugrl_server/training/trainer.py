@@ -224,21 +224,21 @@ class Trainer:
 
     def should_learn(self) -> bool:
         """Ask the algorithm whether to learn now."""
-        return self._ask(self.algorithm.should_learn)
+        return self._ask("should_learn")
 
     def should_save(self) -> bool:
         """Ask the algorithm whether to save now."""
-        return self._ask(self.algorithm.should_save)
+        return self._ask("should_save")
 
     def should_stop(self) -> bool:
         """Ask the algorithm whether the run is over."""
-        return self._ask(self.algorithm.should_stop)
+        return self._ask("should_stop")
 
-    def _ask(self, question: Callable[[], bool]) -> bool:
+    def _ask(self, question: str) -> bool:
         try:
-            return bool(question())
+            return bool(getattr(self.algorithm, question)())
         except Exception as error:
-            raise AlgorithmError.of(question.__name__, error) from error
+            raise AlgorithmError.of(question, error) from error
 
     def learn(self) -> tuple[int, dict[str, float]]:
         """Run one learn step and return its global step and metrics; the policy version goes up by one.

@@ -372,6 +372,7 @@ class Session:
                 self.close(event.close)
             elif isinstance(event, Drop):
                 self._link.abort()
+                return
         self._arm()
 
     def _warn(self, text: str, *values: object) -> None:

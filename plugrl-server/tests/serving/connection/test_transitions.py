@@ -1,0 +1,66 @@
+"""A feedback joined with what its actions were chosen from."""
+
+import numpy as np
+from plugrl_protocol.messages import Feedback
+from plugrl_protocol.observation import Observation
+from plugrl_server.algorithm.feedback_rows import NO_NODE
+from plugrl_server.serving.connection.env_memory import EnvMemory
+from plugrl_server.serving.connection.transitions import join
+
+
+def obs_of(values):
+    return {"images": {}, "states": {"obs": np.array(values, float)[:, None]}, "text": np.array([""] * len(values))}
+
+
+def feedback(envs, info=None):
+    m = len(envs)
+    return Feedback(
+        env_indices=np.array(envs),
+        step_ids=np.zeros(m, np.int64),
+        observation=Observation(**obs_of([0.0] * m)),
+        rewards=np.arange(m, dtype=np.float32),
+        terminated=np.arange(m) == 0,
+        truncated=np.zeros(m, np.bool_),
+        info=info or {},
+    )
+
+
+def memory_with(envs, values):
+    memory = EnvMemory()
+    memory.remember(np.array(envs), obs_of(values), None, (np.array(values),), 4)
+    return memory
+
+
+def test_every_row_meets_its_step_state():
+    next_obs = obs_of([5, 6])
+    transitions = join(feedback([1, 2]), next_obs, None, memory_with([1, 2], [10, 20]))
+    assert transitions.strangers() == []
+    assert transitions.rows.obs["states"]["obs"].tolist() == [[10], [20]]
+    assert transitions.rows.next_obs is next_obs
+    assert transitions.rows.next_terminated.tolist() == [True, False]
+    assert transitions.versions == 4
+    assert transitions.all_nodes() == [NO_NODE, NO_NODE]
+
+
+def test_rows_without_a_step_state_are_left_out_of_every_field():
+    """Lesson 4, SPEC 7.6."""
+    info = {"episode": {"r": np.array([1.0, 2.0, 3.0])}}
+    finite = np.array([True, True, False])
+    transitions = join(feedback([8, 1, 2], info), obs_of([4, 5, 6]), finite, memory_with([1, 2], [10, 20]))
+    rows = transitions.rows
+    assert transitions.strangers() == [0]
+    assert rows.obs["states"]["obs"].tolist() == [[10], [20]]
+    assert rows.next_obs["states"]["obs"].tolist() == [[5], [6]]
+    assert rows.reward.tolist() == [1, 2]
+    assert rows.next_terminated.tolist() == [False, False]
+    assert [row["episode"]["r"] for row in rows.info] == [2.0, 3.0]
+    assert transitions.finite.tolist() == [True, False]
+    rows.nodes[:] = [(1, "a"), (2, "b")]
+    assert transitions.all_nodes() == [NO_NODE, (1, "a"), (2, "b")]
+
+
+def test_a_feedback_of_strangers_only_has_no_rows():
+    transitions = join(feedback([8]), obs_of([4]), None, memory_with([1], [10]))
+    assert len(transitions.rows) == 0
+    assert transitions.strangers() == [0]
+    assert transitions.all_nodes() == [NO_NODE]

@@ -1,0 +1,144 @@
+"""Threads for slow calls, and when a call is quick enough to go without."""
+
+import asyncio
+import threading
+
+from plugrl_server.serving.worker import LoopRuntime, Pace, Spinner, Worker, attempt
+
+
+def test_an_outcome_tells_value_error_and_time():
+    assert attempt(lambda: 3).value == 3
+    failed = attempt(lambda: 1 // 0)
+    assert isinstance(failed.error, ZeroDivisionError)
+    assert failed.seconds >= 0
+
+
+def test_a_kind_of_call_earns_its_place_on_the_loop():
+    """Inline only after 20 calls of a batch shape that all took under 1 ms."""
+    pace = Pace()
+    for _ in range(19):
+        pace.note("small", 0.0001)
+    assert not pace.is_quick("small")
+    pace.note("small", 0.002)
+    for _ in range(19):
+        pace.note("small", 0.0001)
+    assert not pace.is_quick("small")
+    pace.note("small", 0.0001)
+    assert pace.is_quick("small")
+    assert not pace.is_quick("large")
+
+
+def test_one_late_call_is_forgiven_a_few_are_not_and_a_very_slow_one_is_not():
+    pace = Pace()
+
+    def earn():
+        for _ in range(40):
+            pace.note("small", 0.0001)
+
+    earn()
+    pace.note("small", 0.003)
+    assert pace.is_quick("small")
+    for _ in range(3):
+        pace.note("small", 0.003)
+    assert not pace.is_quick("small")
+    earn()
+    pace.note("small", 0.5)
+    assert not pace.is_quick("small")
+
+
+def test_jobs_of_a_lane_are_done_in_order_off_the_loop_and_told_on_it():
+    async def run():
+        runtime, done, threads = LoopRuntime(asyncio.get_running_loop()), [], set()
+        finished = asyncio.Event()
+
+        def job(number):
+            threads.add(threading.current_thread().name)
+            return number
+
+        def take(outcome):
+            done.append((outcome.value, threading.current_thread() is threading.main_thread()))
+            if len(done) == 3:
+                finished.set()
+
+        for number in range(3):
+            runtime.work("learn", lambda number=number: job(number), take)
+        await finished.wait()
+        runtime.close()
+        return done, threads
+
+    done, threads = asyncio.run(run())
+    assert done == [(0, True), (1, True), (2, True)]
+    assert threads == {"plugrl-learn"}
+
+
+def test_a_job_that_outlives_the_loop_is_ignored():
+    release, over = threading.Event(), threading.Event()
+
+    def slow():
+        release.wait(5)
+        over.set()
+
+    async def run():
+        runtime = LoopRuntime(asyncio.get_running_loop())
+        runtime.work("learn", slow, lambda outcome: None)
+        runtime.close()
+
+    asyncio.run(run())
+    release.set()
+    assert over.wait(5)
+
+
+def test_a_worker_is_a_daemon_and_ends_when_told():
+    worker = Worker("test")
+    assert worker._thread.daemon
+    worker.stop()
+    worker._thread.join(5)
+    assert not worker._thread.is_alive()
+
+
+class FakeLoop:
+    def __init__(self):
+        self.now, self.calls = 0.0, []
+
+    def time(self):
+        return self.now
+
+    def call_soon(self, callback):
+        self.calls.append(callback)
+
+    def spin_until_asleep(self):
+        turns = 0
+        while self.calls:
+            self.now += 0.001
+            self.calls.pop()()
+            turns += 1
+        return turns
+
+
+def test_spinning_is_bounded_and_gives_up_when_nothing_comes():
+    loop = FakeLoop()
+    spinner = Spinner(loop, 0.016)
+    lengths = []
+    for _ in range(6):
+        spinner.active()
+        lengths.append(loop.spin_until_asleep())
+    assert lengths == sorted(lengths, reverse=True)
+    assert lengths[0] <= 17
+    assert lengths[-1] <= 2
+
+
+def test_spinning_lasts_longer_again_when_it_pays():
+    loop = FakeLoop()
+    spinner = Spinner(loop, 0.016)
+    for _ in range(6):
+        spinner.active()
+        loop.spin_until_asleep()
+    for _ in range(6):
+        spinner.active()
+    assert loop.spin_until_asleep() > 8
+
+
+def test_without_a_budget_nothing_spins():
+    loop = FakeLoop()
+    Spinner(loop, 0.0).active()
+    assert loop.calls == []
