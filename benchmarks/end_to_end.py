@@ -39,6 +39,14 @@ class Task:
     policy: str
 
 
+@dataclass(frozen=True)
+class Ours:
+    """What is added to our two commands."""
+
+    server_flags: str = ""
+    client_flags: str = ""
+
+
 TASKS = {
     "cartpole": Task("CartPole-v1", "classic-v1", "categorical-policy"),
     "halfcheetah": Task("HalfCheetah-v5", "mujoco-v1", "gaussian-policy"),
@@ -79,21 +87,22 @@ def run_sb3(task: Task, iterations: int, threads: int, seed: int, timeout: float
     return [(step, seconds) for step, seconds in json.loads(line)["stamps"]]
 
 
-def run_plugrl(task: Task, iterations: int, seed: int, timeout: float) -> Stamps:
+def run_plugrl(task: Task, iterations: int, seed: int, timeout: float, ours: Ours) -> Stamps:
     """Our server, which starts our env client; the stamps are those of its metrics file."""
     with tempfile.TemporaryDirectory() as folder:
         name = f"PlugRL ({task.env_id})"
-        with measure.Process(plugrl_command(task, iterations, seed, Path(folder)), name=name) as process:
+        command = plugrl_command(task, iterations, seed, Path(folder), ours)
+        with measure.Process(command, name=name) as process:
             process.finish(timeout)
         (metrics,) = Path(folder).rglob("metrics.jsonl")
         lines = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
     return [(line["step"], line["time"]) for line in lines]
 
 
-def plugrl_command(task: Task, iterations: int, seed: int, folder: Path) -> list[str]:
+def plugrl_command(task: Task, iterations: int, seed: int, folder: Path, ours: Ours) -> list[str]:
     """The command line of one run of ours; every hyper-parameter is spelled out."""
     s = SETTINGS
-    client = f"plugrl-run-env-client {task.family} --env.name {task.env_id} --num-envs {s.num_envs}"
+    client = f"plugrl-run-env-client {task.family} --env.name {task.env_id} --num-envs {s.num_envs} {ours.client_flags}"
     options = {
         "algo.global-steps": iterations * s.buffer_size,
         "algo.buffer-size": s.buffer_size,
@@ -111,21 +120,22 @@ def plugrl_command(task: Task, iterations: int, seed: int, folder: Path) -> list
         "exp-name": "bench",
         "seed": seed,
         "port": 0,
-        "client": client,
+        "client": client.strip(),
     }
     server = str(Path(sys.executable).with_name("plugrl-run-server"))
     flags = [part for name, value in options.items() for part in (f"--{name}", str(value))]
-    return [server, task.policy, "default", "ppo", "default", *flags, "--policy.device", "cpu"]
+    names = [task.policy, "default", "ppo", "default"]
+    return [server, *names, *flags, "--policy.device", "cpu", *shlex.split(ours.server_flags)]
 
 
-def run(contender: str, task: Task, iterations: int, seed: int, timeout: float) -> Stamps:
+def run(contender: str, task: Task, iterations: int, seed: int, timeout: float, ours: Ours) -> Stamps:
     """One run of one side.
 
     Raises:
         measure.BenchmarkError: it failed, or learnt another number of times than asked.
     """
     if contender == OURS:
-        stamps = run_plugrl(task, iterations, seed, timeout)
+        stamps = run_plugrl(task, iterations, seed, timeout, ours)
     else:
         stamps = run_sb3(task, iterations, SB3[contender], seed, timeout)
     expected = [SETTINGS.buffer_size * (i + 1) for i in range(iterations)]
@@ -137,7 +147,7 @@ def run(contender: str, task: Task, iterations: int, seed: int, timeout: float) 
 # --- the comparison ------------------------------------------------------------------------------
 
 
-def compare(tasks: dict[str, Task], iterations: int, repeats: int, timeout: float) -> dict[str, list[Run]]:
+def compare(tasks: dict[str, Task], iterations: int, repeats: int, timeout: float, ours: Ours) -> dict[str, list[Run]]:
     """All runs, interleaved: every repeat runs each side once, starting with another one each time."""
     runs: dict[str, list[Run]] = {name: [] for name in tasks}
     with measure.progress() as bar:
@@ -147,7 +157,7 @@ def compare(tasks: dict[str, Task], iterations: int, repeats: int, timeout: floa
                 for i in range(len(CONTENDERS)):
                     contender = CONTENDERS[(repeat + i) % len(CONTENDERS)]
                     steps.begin(f"{task.env_id}, repeat {repeat + 1}: {contender}")
-                    stamps = run(contender, task, iterations, repeat, timeout)
+                    stamps = run(contender, task, iterations, repeat, timeout, ours)
                     found = Run.of(contender, repeat, stamps)
                     runs[name].append(found)
                     bar.console.print(f"{task.env_id:15} {contender:14} {found.steps_per_second:8.0f} env steps/s")
@@ -191,6 +201,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--iterations", type=int, default=15, help="learn steps of each run; the first is not timed")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="4 learn steps, 1 repeat: to see that it works")
+    parser.add_argument("--server-flags", default="", metavar="FLAGS", help="added to our server's command")
+    parser.add_argument("--client-flags", default="", metavar="FLAGS", help="added to our client's command")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report here")
     parser.add_argument("--time-limit", type=int, default=3600, metavar="SECONDS")
     args = parser.parse_args(argv)
@@ -198,13 +210,14 @@ def main(argv: list[str] | None = None) -> int:
     if iterations < 2 or repeats < 1:
         parser.error("--iterations must be at least 2 and --repeats at least 1")
     tasks = {name: TASKS[name] for name in args.env or TASKS}
+    ours = Ours(args.server_flags, args.client_flags)
     settings = {"iterations": iterations, "repeats": repeats, "seeds": list(range(repeats)), **asdict(SETTINGS)}
     settings["commands"] = {
-        name: shlex.join(plugrl_command(task, iterations, 0, Path("RUNS"))[1:]) for name, task in tasks.items()
+        name: shlex.join(plugrl_command(task, iterations, 0, Path("RUNS"), ours)[1:]) for name, task in tasks.items()
     }
     try:
         with measure.bounded(args.time_limit):
-            content = results(compare(tasks, iterations, repeats, timeout=600))
+            content = results(compare(tasks, iterations, repeats, 600, ours))
     except measure.BenchmarkError as error:
         measure.console.print(f"[red]error:[/] {error}")
         return 1

@@ -33,6 +33,7 @@ from websocket_client import RawClient
 FLOOR = "codec"
 # The first targets: with `dummy-policy` and one client, at most this many times the codec floor.
 TARGETS = {"n1": 3.0, "n64": 2.5, "image": 2.0}
+SPIN_US = 200.0  # of both ends, for the contender that spins
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ SERVERS: dict[str, tuple[Callable[[Shape], measure.Process], str]] = {
     "codec": (partial(floors.start_server, "codec"), floors.READY),
     "websockets": (stock.start_server, floors.READY),
     "dummy": (partial(plugrl_peers.Server, "dummy-policy"), plugrl_peers.READY),
+    "dummy_spin": (partial(plugrl_peers.Server, "dummy-policy", spin_us=SPIN_US), plugrl_peers.READY),
     "gaussian": (partial(plugrl_peers.Server, "gaussian-policy"), plugrl_peers.READY),
 }
 
@@ -58,6 +60,7 @@ CONTENDERS: dict[str, Contender] = {
     "websockets": Contender("websockets", stock.StockClient),
     "plugrl": Contender("dummy", plugrl_peers.LinkClient),
     "plugrl_raw_client": Contender("dummy", RawClient),
+    "plugrl_spin": Contender("dummy_spin", partial(plugrl_peers.LinkClient, spin_us=SPIN_US)),
     "plugrl_gaussian": Contender("gaussian", plugrl_peers.LinkClient, images=False),
 }
 

@@ -1,9 +1,10 @@
 import importlib.util
 import json
+from pathlib import Path
 
 import end_to_end
 import pytest
-from end_to_end import TASKS, Run
+from end_to_end import TASKS, Ours, Run
 
 needs_sb3 = pytest.mark.skipif(
     importlib.util.find_spec("stable_baselines3") is None, reason="Stable-Baselines3 is in the dependency group bench"
@@ -24,7 +25,7 @@ def test_ratio_is_against_the_better_sb3_of_the_same_repeat():
 @pytest.mark.parametrize("contender", ["plugrl", pytest.param("sb3_1_thread", marks=needs_sb3)])
 @pytest.mark.slow
 def test_both_sides_learn_as_often_as_asked(contender):
-    stamps = end_to_end.run(contender, TASKS["cartpole"], iterations=2, seed=0, timeout=100)
+    stamps = end_to_end.run(contender, TASKS["cartpole"], iterations=2, seed=0, timeout=100, ours=Ours())
     assert [step for step, _ in stamps] == [2048, 4096]
     assert stamps[0][1] < stamps[1][1]
 
@@ -43,6 +44,12 @@ def test_report_holds_the_ratios_and_every_run(tmp_path, monkeypatch):
     assert content["ratio_cartpole"] == content["ratio_halfcheetah"] == 2.0
     assert [run["contender"] for run in content["runs"]["cartpole"]] == list(end_to_end.CONTENDERS)
     assert "--env.name CartPole-v1 --num-envs 8" in content["settings"]["commands"]["cartpole"]
+
+
+def test_flags_for_our_commands_are_added():
+    command = end_to_end.plugrl_command(TASKS["cartpole"], 2, 0, Path("runs"), Ours("--spin-us 50", "--spin-us 60"))
+    assert command[-2:] == ["--spin-us", "50"]
+    assert command[command.index("--client") + 1].endswith("--num-envs 8 --spin-us 60")
 
 
 def test_iterations_are_checked(capsys):
