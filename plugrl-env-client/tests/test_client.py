@@ -5,12 +5,12 @@ import logging
 
 import numpy as np
 import pytest
-from plugrl_env_client.client import Run, Share, run_alone, run_client, shares
+from plugrl_env_client.client import Share, run_alone, run_client, shares
 from plugrl_env_client.envs.base_env import EnvError
 from plugrl_env_client.envs.classic_v1 import ClassicConfig
 from plugrl_env_client.envs.dummy_v1 import DummyConfig
 from plugrl_env_client.link.interrupts import Interrupts
-from plugrl_env_client.options import MAX_ENVS, ClientOptions
+from plugrl_env_client.options import MAX_ENVS, ClientOptions, Run
 from plugrl_env_client.rollout import Outcome
 
 

@@ -675,3 +675,4 @@ def test_accounting_over_several_connections(fake_server):
         0,
     ]
     assert [record.exchanges for record in records] == [5, 5, 5]
+    assert result.tally.reconnects == 2

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import tyro
 
-from plugrl_env_client.client import Finished, Run, run_alone
+from plugrl_env_client.client import Finished, run_alone
 from plugrl_env_client.envs.base_env import EnvError
 from plugrl_env_client.link.interrupts import Interrupts
-from plugrl_env_client.options import ClientOptions, OptionError, client_offset, options_type
+from plugrl_env_client.options import ClientOptions, OptionError, Run, client_offset, options_type
 from plugrl_env_client.registration import env_config, families, import_modules
 from plugrl_env_client.reporting.logs import set_up_logs
 from plugrl_env_client.reporting.progress import make_progress

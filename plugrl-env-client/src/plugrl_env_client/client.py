@@ -9,35 +9,16 @@ from collections.abc import Callable
 from plugrl_protocol.errors import ProtocolError
 
 from plugrl_env_client.envs.actions import ActionError
-from plugrl_env_client.envs.base_env import BaseEnv, BaseEnvConfig, EnvError
+from plugrl_env_client.envs.base_env import BaseEnv, EnvError
 from plugrl_env_client.link.client_link import Link
 from plugrl_env_client.link.interrupts import Interrupts
 from plugrl_env_client.link.reconnect import GaveUp, Reconnector, interruptible_sleep
-from plugrl_env_client.options import MAX_ENVS, ClientOptions, resolved_api_key
+from plugrl_env_client.options import MAX_ENVS, ClientOptions, Run, resolved_api_key
 from plugrl_env_client.registration import make_env
 from plugrl_env_client.reporting.tally import Snapshot, Tally
 from plugrl_env_client.rollout import Outcome, Rollout, RolloutOptions
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """What the user asked for.
-
-    Attributes:
-        uid: the env family.
-        env_config: its own flags.
-        options: all other flags.
-        seed: of the run's first env.
-        offset: this client's place among several (PLUGRL_CLIENT_OFFSET).
-    """
-
-    uid: str
-    env_config: BaseEnvConfig
-    options: ClientOptions
-    seed: int
-    offset: int
 
 
 @dataclasses.dataclass(frozen=True)

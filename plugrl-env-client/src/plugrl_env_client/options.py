@@ -151,6 +151,25 @@ class ClientOptions:
             raise OptionError(f"--exp-name {self.exp_name!r}: expected a plain folder name")
 
 
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What the user asked for.
+
+    Attributes:
+        uid: the env family.
+        env_config: its own flags.
+        options: all other flags.
+        seed: of the run's first env.
+        offset: this client's place among several (PLUGRL_CLIENT_OFFSET).
+    """
+
+    uid: str
+    env_config: BaseEnvConfig
+    options: ClientOptions
+    seed: int
+    offset: int
+
+
 def options_type(env_config: type[BaseEnvConfig]) -> type[ClientOptions]:
     """`ClientOptions` with the flags of one env family under `--env.*`."""
     required = any(

@@ -145,6 +145,7 @@ class Rollout:
             self._tally.connection_over(record, link.waited)
         self._env.hold()
         self._reconnector.lost(lost)
+        self._tally.reconnects += 1
         return False
 
     def _converse(self, link: Link) -> None:

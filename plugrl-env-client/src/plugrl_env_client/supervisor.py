@@ -13,9 +13,10 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
-from plugrl_env_client.client import Finished, Run, Share, run_client, shares
+from plugrl_env_client.client import Finished, Share, run_client, shares
 from plugrl_env_client.envs.base_env import EnvError
 from plugrl_env_client.link.interrupts import Interrupted, Interrupts
+from plugrl_env_client.options import Run
 from plugrl_env_client.registration import import_modules
 from plugrl_env_client.reporting.logs import set_up_logs
 from plugrl_env_client.reporting.tally import Snapshot, together

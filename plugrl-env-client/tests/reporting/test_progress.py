@@ -13,6 +13,7 @@ SNAPSHOT = Snapshot(
     recent=(10.0, 20.0),
     waited=2.5,
     connections=(ConnectionRecord(1, 0, 1, ""),),
+    reconnects=1,
 )
 
 

@@ -2,9 +2,8 @@
 
 import json
 
-from plugrl_env_client.client import Run
 from plugrl_env_client.envs.dummy_v1 import DummyConfig
-from plugrl_env_client.options import ClientOptions, RunnerOptions
+from plugrl_env_client.options import ClientOptions, Run, RunnerOptions
 from plugrl_env_client.reporting.records import summary_text, write_config, write_summary
 from plugrl_env_client.reporting.tally import ConnectionRecord, Snapshot
 

@@ -42,12 +42,14 @@ def test_several_processes_together():
     for process in range(2):
         tally = Tally()
         tally.steps = 10
+        tally.reconnects = 1
         tally.episodes_ended(np.array([float(process)]))
         tally.connection_over(ConnectionRecord(5, 1, 5, "closed"), 0.0)
         parts.append(tally.snapshot())
     whole = together(parts)
     assert (whole.steps, whole.episodes, whole.mean_return, whole.processes) == (20, 2, 0.5, 2)
     assert (whole.feedback_rows, whole.unconfirmed_rows) == (10, 2)
+    assert whole.reconnects == 2
     assert whole.seconds == pytest.approx(max(part.seconds for part in parts))
 
 

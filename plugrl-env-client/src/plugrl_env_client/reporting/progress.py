@@ -16,8 +16,8 @@ def describe(snapshot: Snapshot, steps_per_second: float) -> str:
     if snapshot.recent_return is not None:
         parts.append(f"mean return {snapshot.recent_return:.1f}")
     parts.append(f"waiting {snapshot.wait_share:.0%}")
-    if len(snapshot.connections) > 0:
-        parts.append(f"reconnects {len(snapshot.connections)}")
+    if snapshot.reconnects:
+        parts.append(f"reconnects {snapshot.reconnects}")
     return ", ".join(parts)
 
 

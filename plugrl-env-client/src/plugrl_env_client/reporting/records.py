@@ -7,7 +7,7 @@ import platform
 from pathlib import Path
 from typing import Any
 
-from plugrl_env_client.client import Run
+from plugrl_env_client.options import Run
 from plugrl_env_client.reporting.tally import Snapshot
 
 _PACKAGES = ("plugrl-env-client", "plugrl-protocol", "gymnasium", "mujoco", "numpy", "websockets")

@@ -36,6 +36,7 @@ class Tally:
         return_sum: of the finished episodes' returns.
         recent: the last returns, at most RECENT_EPISODES.
         connections: the connections that are over.
+        reconnects: how many of them were lost and followed by another attempt.
         started: on the clock of `time.monotonic`.
         waited: seconds spent waiting for actions, on connections that are over.
     """
@@ -46,6 +47,7 @@ class Tally:
         self.return_sum = 0.0
         self.recent: deque[float] = deque(maxlen=RECENT_EPISODES)
         self.connections: list[ConnectionRecord] = []
+        self.reconnects = 0
         self.started = time.monotonic()
         self.waited = 0.0
 
@@ -78,6 +80,7 @@ class Tally:
             recent=tuple(self.recent),
             waited=self.waited + waiting,
             connections=tuple(self.connections),
+            reconnects=self.reconnects,
         )
 
 
@@ -92,6 +95,7 @@ class Snapshot:
     recent: tuple[float, ...]
     waited: float
     connections: tuple[ConnectionRecord, ...]
+    reconnects: int = 0
     processes: int = 1
 
     @property
@@ -129,6 +133,7 @@ class Snapshot:
             "wait_share": round(self.wait_share, 4),
             "feedback_rows": self.feedback_rows,
             "unconfirmed_rows": self.unconfirmed_rows,
+            "reconnects": self.reconnects,
             "connections": [dataclasses.asdict(record) for record in self.connections],
         }
 
@@ -144,5 +149,6 @@ def together(snapshots: "list[Snapshot]") -> Snapshot:
         recent=tuple(recent),
         waited=sum(snapshot.waited for snapshot in snapshots),
         connections=tuple(record for snapshot in snapshots for record in snapshot.connections),
+        reconnects=sum(snapshot.reconnects for snapshot in snapshots),
         processes=max(len(snapshots), 1),
     )
