@@ -1,0 +1,203 @@
+"""`plugrl-conformance` and `plugrl-conformance-server`: the command lines of the checkers (SPEC 8)."""
+
+import argparse
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from plugrl_protocol.conformance.clauses import Side
+from plugrl_protocol.conformance.exports.json_report import json_report
+from plugrl_protocol.conformance.exports.junit_report import junit_report
+from plugrl_protocol.conformance.known_failing import KnownFailing, KnownFailingError
+from plugrl_protocol.conformance.probe_env import MAX_WIDTH
+from plugrl_protocol.conformance.report import Report
+from plugrl_protocol.connection import DECLARE, REUSE
+
+if TYPE_CHECKING:  # they need websockets, which may be missing
+    from plugrl_protocol.conformance.client_scenarios.options import ClientOptions
+
+EXIT_CLEAN, EXIT_VIOLATION, EXIT_USAGE, EXIT_FAILED = 0, 1, 2, 3
+CLIENT_PROGRAM, SERVER_PROGRAM = "plugrl-conformance", "plugrl-conformance-server"
+
+_DTYPES = ("float32", "float64", "float16", "int8", "int16", "int32", "int64", "uint8", "bool")
+_EXACT_DTYPES = ("float32", "float64", "int32", "int64")  # they hold the numbers of the probe
+_SCENARIOS = ("basic", "resync", "text", "all")
+_FEATURES = (REUSE, DECLARE)
+
+
+def client_main(argv: Sequence[str] | None = None) -> int:
+    """Grade a client.
+
+    Returns:
+        0: no violation; 1: a violation; 2: a mistake in the arguments; 3: the checker itself has failed.
+    """
+    parser = _client_parser()
+    arguments = parser.parse_args(argv)
+    return _run(parser, arguments, Side.CLIENT, _check_client)
+
+
+def _run(
+    parser: argparse.ArgumentParser,
+    arguments: argparse.Namespace,
+    graded: Side,
+    check: Callable[[argparse.ArgumentParser, argparse.Namespace, Report], None],
+) -> int:
+    if find_spec("websockets") is None:
+        _say(f"{parser.prog}: needs websockets: pip install 'plugrl-protocol[conformance]'")
+        return EXIT_FAILED
+    try:
+        known = KnownFailing() if arguments.known_failing is None else KnownFailing.read(arguments.known_failing)
+    except KnownFailingError as error:
+        parser.error(f"--known-failing {error}")
+    report = Report(parser.prog, graded, known.reason)
+    try:
+        check(parser, arguments, report)
+        known.judge(report)
+        sys.stdout.write(report.text() + "\n")
+        _export(arguments, report)
+    except OSError as error:
+        _say(f"{parser.prog}: {error}")
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        _say(f"{parser.prog}: interrupted")
+        return EXIT_FAILED
+    except Exception:
+        _say(f"{parser.prog}: the checker itself has failed; please report this:\n{traceback.format_exc()}")
+        return EXIT_FAILED
+    return EXIT_CLEAN if report.clean else EXIT_VIOLATION
+
+
+def _export(arguments: argparse.Namespace, report: Report) -> None:
+    if arguments.json is not None:
+        arguments.json.write_text(json_report(report), encoding="utf-8")
+    if arguments.junit is not None:
+        arguments.junit.write_text(junit_report(report), encoding="utf-8")
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+
+
+# ---------------------------------------------------------------------------------------------------------- clients
+
+
+def _client_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(CLIENT_PROGRAM, description="Grade an env client against the wire protocol.")
+    _add_address(parser, "where to listen; port 0 takes any free one")
+    parser.add_argument("--steps", type=_whole(1), default=20, help="exchanges until the run is ended (default: 20)")
+    parser.add_argument("--horizon", type=_whole(1), default=4, help="steps of an action chunk (default: 4)")
+    parser.add_argument(
+        "--action-dim",
+        type=_whole(0),
+        default=7,
+        help=f"elements of an action, at most {MAX_WIDTH} with --probe; 0: [H,n]",
+    )
+    parser.add_argument("--action-dtype", choices=_DTYPES, help="default: float32, with --probe float64")
+    parser.add_argument(
+        "--timeout", type=_seconds, default=120.0, help="seconds to wait for what is due (default: 120)"
+    )
+    parser.add_argument("--probe", action="store_true", help="the client runs the probe environment of SPEC 8.1")
+    parser.add_argument("--scenario", choices=_SCENARIOS, help="with --probe, which to run (default: basic)")
+    parser.add_argument("--features", default="", metavar="A,B", help=f"what to offer: {', '.join(_FEATURES)}")
+    parser.add_argument(
+        "--client", metavar="CMD", help="shell command that starts the client; {host} and {port} are filled in"
+    )
+    _add_output(parser)
+    return parser
+
+
+def _check_client(parser: argparse.ArgumentParser, arguments: argparse.Namespace, report: Report) -> None:
+    from plugrl_protocol.conformance.client_checker import check_client
+    from plugrl_protocol.conformance.peer.listener import Listener
+
+    options = _client_options(parser, arguments)
+    listener = Listener(options.host, options.port)
+    try:
+        _say(f"{parser.prog}: listening on {options.host} port {listener.port}")
+        check_client(options, report, listener)
+    finally:
+        listener.close()
+
+
+def _client_options(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> "ClientOptions":
+    from plugrl_protocol.conformance.client_scenarios.options import ClientOptions
+
+    features = frozenset(filter(None, arguments.features.split(",")))
+    unknown = sorted(features - set(_FEATURES))
+    if unknown:
+        parser.error(f"--features {','.join(unknown)}: expected {', '.join(_FEATURES)}")
+    dtype = arguments.action_dtype or ("float64" if arguments.probe else "float32")
+    if arguments.probe and not 1 <= arguments.action_dim <= MAX_WIDTH:
+        parser.error(f"--action-dim {arguments.action_dim}: expected 1 to {MAX_WIDTH} with --probe")
+    if arguments.probe and dtype not in _EXACT_DTYPES:
+        parser.error(f"--action-dtype {dtype}: expected one of {', '.join(_EXACT_DTYPES)} with --probe")
+    if arguments.scenario and not arguments.probe:
+        parser.error("--scenario needs --probe")
+    return ClientOptions(
+        host=arguments.host,
+        port=arguments.port,
+        steps=arguments.steps,
+        horizon=arguments.horizon,
+        action_dim=arguments.action_dim,
+        action_dtype=np.dtype(dtype),
+        timeout=arguments.timeout,
+        scenarios=_scenarios(arguments, features),
+        features=features,
+        command=arguments.client,
+    )
+
+
+def _scenarios(arguments: argparse.Namespace, features: frozenset[str]) -> tuple[str, ...]:
+    if not arguments.probe:
+        return ("watch",)
+    if arguments.scenario != "all":
+        return (arguments.scenario or "basic",)
+    return ("basic", "resync", "text", *(["reject"] if DECLARE in features else []))
+
+
+# ----------------------------------------------------------------------------------------------------------- common
+
+
+def _add_address(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("--host", default="127.0.0.1", help=f"{what} (default: 127.0.0.1)")
+    parser.add_argument("--port", type=_whole(0, 65_535), default=8000, help="default: 8000")
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there as JSON")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="write the report there as JUnit XML")
+    parser.add_argument(
+        "--known-failing",
+        type=Path,
+        metavar="FILE",
+        help="lines of GLOB: REASON; clauses that may fail, and must",
+    )
+
+
+def _whole(least: int, most: int | None = None) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        expected = f"expected a whole number of {least} or more" if most is None else f"expected {least} to {most}"
+        try:
+            value = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r}: {expected}") from None
+        if value < least or (most is not None and value > most):
+            raise argparse.ArgumentTypeError(f"{text}: {expected}")
+        return value
+
+    return read
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a positive number of seconds")
+    return value

@@ -1,0 +1,24 @@
+"""Grades a client: one scenario after the other, each to its end or to its first violation."""
+
+from collections.abc import Callable
+
+from plugrl_protocol.conformance.client_scenarios.options import ClientOptions
+from plugrl_protocol.conformance.client_scenarios.probe import basic, refusal, resync, text
+from plugrl_protocol.conformance.client_scenarios.stage import Stage
+from plugrl_protocol.conformance.client_scenarios.watch import watch
+from plugrl_protocol.conformance.peer.listener import Listener
+from plugrl_protocol.conformance.report import Report
+
+_SCENARIOS: dict[str, Callable[[Stage], None]] = {
+    "watch": watch,
+    "basic": basic,
+    "resync": resync,
+    "text": text,
+    "reject": refusal,
+}
+
+
+def check_client(options: ClientOptions, report: Report, listener: Listener) -> None:
+    """Run the scenarios of `options` against the client that comes to `listener`."""
+    for name in options.scenarios:
+        Stage(options, report, listener).play(name, _SCENARIOS[name])

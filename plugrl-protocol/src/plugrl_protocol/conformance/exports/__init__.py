@@ -1,0 +1,1 @@
+"""A report as files for other programs."""
