@@ -9,7 +9,7 @@ import random
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from plugrl_protocol.observation import Observation
@@ -254,7 +254,12 @@ class Run:
             step=self._first_step,
             live=self._live,
             metric_table=self._config.show_metric_table,
+            figures=self._figures,
         )
+
+    def _figures(self) -> tuple[int, Mapping[str, float]]:
+        trainer = self._source.trainer
+        return (0, {}) if trainer is None else (trainer.finished_episodes, trainer.algorithm.episodes.metrics())
 
     def _listening(self, host: str, port: int) -> None:
         self._listened = True

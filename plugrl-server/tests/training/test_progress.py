@@ -30,12 +30,11 @@ def progress(screen, clock, *, terminal=False, **options):
 
 def test_a_line_tells_steps_rate_eta_episodes_return_losses_connections_and_phase(screen, clock):
     """Lesson 27."""
-    shown = progress(screen, clock)
+    shown = progress(screen, clock, figures=lambda: (7, {"rollout/reward": 99.0}))
     shown.connected(2)
     clock.now += 99
     shown.stepped(1)
     clock.now += 10
-    shown.episodes = 7
     shown.learned(500, {"rollout/reward": -12.34, "losses/policy_loss": 0.125, "time/x": 1.0})
     assert screen.getvalue().splitlines()[-1] == (
         "collecting | step 500/1,000 (50%) | 50 steps/s | ETA 0:00:10 | 2 clients | 7 episodes | mean return -12.3"
@@ -49,6 +48,11 @@ def test_lines_come_at_most_every_few_seconds(screen, clock):
         clock.now += LINE_INTERVAL / 10
         shown.stepped(step)
     assert len(screen.getvalue().splitlines()) == 10
+
+
+def test_before_the_first_learn_step_the_mean_return_is_that_of_the_episodes_so_far(screen, clock):
+    shown = progress(screen, clock, figures=lambda: (3, {"rollout/reward": 1.5}))
+    assert shown.line().endswith("3 episodes | mean return 1.5")
 
 
 def test_a_long_learn_step_is_told_once_and_a_long_wait_not_at_all(screen, clock):

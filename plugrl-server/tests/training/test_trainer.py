@@ -201,7 +201,7 @@ def test_reasons_add_up_when_they_mix():
 def test_finished_episodes_are_noted_for_stored_and_discarded_rows():
     trainer, _ = trainer_of(Recorder(fill=1))
     trainer.record(rows([1, 2, 3], done=[True, True, False]), 0)
-    assert trainer.algorithm.finished == 2
+    assert trainer.algorithm.finished == trainer.finished_episodes == 2
 
 
 def test_a_learn_step_raises_the_version_and_reports():

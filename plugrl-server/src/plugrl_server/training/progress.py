@@ -22,6 +22,7 @@ LINE_INTERVAL = 5.0
 RATE_WINDOW = 20.0
 """Seconds that the shown rate looks back."""
 
+RETURN = "rollout/reward"
 _HEADLINE = ("rollout/", "losses/", "server/", "time/")
 
 
@@ -35,13 +36,13 @@ class Progress:
         step: Steps done before (a resumed run).
         live: Draw a panel that updates itself; else print lines.
         metric_table: Print every metric after each learn step.
+        figures: Number of episodes that finished, and the metrics of those since the last learn step.
         clock: Monotonic time in seconds.
 
     Attributes:
         step: Steps done so far.
         phase: What the server is doing.
         connections: Number of connected clients.
-        episodes: Episodes finished so far.
     """
 
     def __init__(
@@ -53,9 +54,11 @@ class Progress:
         step: int = 0,
         live: bool = True,
         metric_table: bool = False,
+        figures: Callable[[], tuple[int, Mapping[str, float]]] = lambda: (0, {}),
         clock: Callable[[], float] = time.monotonic,
     ):
-        self.step, self.phase, self.connections, self.episodes = step, WAITING, 0, 0
+        self.step, self.phase, self.connections = step, WAITING, 0
+        self._figures = figures
         self._console, self._title, self._total, self._clock = console, title, total, clock
         self._metric_table = metric_table
         self._shown: dict[str, float] = {}
@@ -160,8 +163,9 @@ class Progress:
 
     def _people(self) -> str:
         clients = f"{self.connections} {'client' if self.connections == 1 else 'clients'}"
-        mean = self._shown.get("rollout/reward")
-        return f"{clients} | {self.episodes:,} episodes" + ("" if mean is None else f" | mean return {mean:.1f}")
+        episodes, current = self._figures()
+        mean = self._shown.get(RETURN, current.get(RETURN))  # of the last learn step; where none was yet, of all so far
+        return f"{clients} | {episodes:,} episodes" + ("" if mean is None else f" | mean return {mean:.1f}")
 
     def _numbers(self) -> str:
         losses = ((name, value) for name, value in self._shown.items() if name.startswith("losses/"))

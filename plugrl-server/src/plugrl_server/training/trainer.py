@@ -69,6 +69,7 @@ class Trainer:
     Attributes:
         version: Number of learn steps of this process, the tag of every action.
         saved: The last checkpoint written, or None.
+        finished_episodes: Episodes that ended so far in this process.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Trainer:
         self.algorithm = algorithm
         self.version = 0
         self.saved: Path | None = None
+        self.finished_episodes = 0
         self._save = save
         self._on_learn = on_learn
         self._discarded_since_learn = 0
@@ -218,6 +220,7 @@ class Trainer:
     def _note_finished(self, infos: Sequence[dict[str, Any]], terminated: np.ndarray, truncated: np.ndarray) -> None:
         if b"\1" in terminated.tobytes() or b"\1" in truncated.tobytes():
             ended = sum(is_finished_episode(infos[i]) for i in np.flatnonzero(terminated | truncated).tolist())
+            self.finished_episodes += ended
             self.algorithm.note_finished_episodes(ended)
 
     # Turns -------------------------------------------------------------------------------------------------------
