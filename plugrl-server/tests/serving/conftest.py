@@ -434,4 +434,3 @@ def fakes():
     return SimpleNamespace(
         policy=FakePolicy, algorithm=FakeAlgorithm, source=FakeSource, events=FakeEvents, client=Client, running=Running
     )
-

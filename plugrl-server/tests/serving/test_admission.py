@@ -6,7 +6,10 @@ from plugrl_server.assembly import CannotServe
 
 def box(width=3):
     bound = np.ones(width, np.float32)
-    return {"action": {"kind": "box", "shape": [width], "dtype": "<f4", "low": -bound, "high": bound}, "env": "Pendulum-v1"}
+    return {
+        "action": {"kind": "box", "shape": [width], "dtype": "<f4", "low": -bound, "high": bound},
+        "env": "Pendulum-v1",
+    }
 
 
 def test_the_trainer_is_built_in_a_worker_before_the_first_infer_is_answered(simulate, fakes):

@@ -7,7 +7,11 @@ from plugrl_server.serving.batcher import Batcher, Request, batch_of
 
 
 def request(session, rows=1, layout="a", arrived=0.0):
-    obs = {"images": {}, "states": {"obs": np.full((rows, 2), hash(session) % 1000)}, "text": np.array([session] * rows)}
+    obs = {
+        "images": {},
+        "states": {"obs": np.full((rows, 2), hash(session) % 1000)},
+        "text": np.array([session] * rows),
+    }
     return Request(session, np.arange(rows), obs, layout, arrived)
 
 

@@ -292,7 +292,7 @@ def test_a_concurrent_algorithm_acts_while_it_learns(simulate, fakes):
 def test_learning_again_at_once_when_asked_to(simulate, fakes):
     """The contract: still true after a learn step means one more, without inference in between."""
     algorithm = fakes.algorithm()
-    algorithm.should_learn = lambda: 0 < len(algorithm.stored) and algorithm.learned < 3
+    algorithm.should_learn = lambda: len(algorithm.stored) > 0 and algorithm.learned < 3
     run = simulate(algorithm)
     client = run.client()
     client.say(client.infer())
@@ -408,7 +408,9 @@ def test_feedback_that_comes_too_late_is_accounted_for(simulate, fakes):
     assert str(run.accounting.total) == "received 3 = stored 1 + discarded 2 (after_close 2)"
 
 
-@pytest.mark.parametrize("call", ["infer", "feedback", "learn_impl", "should_learn", "should_stop", "create_checkpoint"])
+@pytest.mark.parametrize(
+    "call", ["infer", "feedback", "learn_impl", "should_learn", "should_stop", "create_checkpoint"]
+)
 def test_a_bug_in_the_algorithm_ends_the_run_and_names_the_place(simulate, fakes, call):
     algorithm = fakes.algorithm(fill=1)
     algorithm.should_save = lambda: call == "create_checkpoint" and bool(algorithm.stored)
@@ -449,7 +451,15 @@ def test_actions_that_no_message_can_carry_are_the_algorithms_fault(simulate, fa
 
 
 def declaring(client, number):
-    spaces = {"action": {"kind": "box", "shape": [3], "dtype": "<f4", "low": np.full(3, -9, "f4"), "high": np.full(3, 9, "f4")}}
+    spaces = {
+        "action": {
+            "kind": "box",
+            "shape": [3],
+            "dtype": "<f4",
+            "low": np.full(3, -9, "f4"),
+            "high": np.full(3, 9, "f4"),
+        }
+    }
     return client.infer(spaces=spaces | ({} if number is None else {"client": number}))
 
 

@@ -69,11 +69,18 @@ class Liar:
             self.link.leave()
             self.link = self.run.client()
         link, rng = self.link, self.rng
-        right = rng.random() < 0.6
-        if right:
-            envs = rng.choice([(0, 3), (0,), (3, 1)])  # so feedback may be of envs that were never asked about, or twice
+        turn = link.session._connection.turn.value
+        if rng.random() < 0.9:
+            if turn == "action":
+                return
+            envs = rng.choice(
+                [(0, 3), (0,), (3, 1)]
+            )  # so feedback may be of envs that were never asked about, or twice
             values = [-1.0 - env for env in envs]
-            link.say(rng.choice([link.infer(envs, values), link.feedback(envs, values, rewards=[-1] * len(envs))]))
+            right = (
+                link.infer(envs, values) if turn == "infer" else link.feedback(envs, values, rewards=[-1] * len(envs))
+            )
+            link.say(right)
         else:
             link.say(
                 rng.choice(

@@ -264,7 +264,7 @@ class Scheduler:
     def _set_alarm(self) -> None:
         """Be woken when a request has waited long enough for others."""
         due = self._intake.deadline()
-        if due is None or not self.is_idle or due >= self._alarm_at:
+        if due is None or due >= self._alarm_at or self.ending is not None or not self.is_idle:
             return
         self._alarm_at = due
         self._runtime.call_at(due, self._ring)

@@ -19,7 +19,9 @@ def obs_of(*values, text=None, dtype=np.float64):
 
 def ask(memory, indices, values, version=0, **options):
     tickets = np.array(values) * 10
-    memory.remember(envs(*indices), obs_of(*values, **options), {"ticket": tickets, "none": None}, (tickets + 1,), version)
+    memory.remember(
+        envs(*indices), obs_of(*values, **options), {"ticket": tickets, "none": None}, (tickets + 1,), version
+    )
 
 
 def taken(steps):

@@ -32,7 +32,12 @@ def test_healthz_tells_that_the_process_lives():
 
 @pytest.mark.parametrize(
     ("ready", "status"),
-    [((True, "ready"), 200), ((True, "waiting-for-client"), 200), ((False, "building"), 503), ((False, "stopping"), 503)],
+    [
+        ((True, "ready"), 200),
+        ((True, "waiting-for-client"), 200),
+        ((False, "building"), 503),
+        ((False, "stopping"), 503),
+    ],
 )
 def test_readyz_tells_whether_a_client_would_be_served(ready, status):
     response = answer("/readyz", ready=ready)

@@ -4,8 +4,8 @@ import logging
 
 import numpy as np
 import pytest
-from plugrl_protocol.codec import encode
 from plugrl_protocol.closing import STOP
+from plugrl_protocol.codec import encode
 from plugrl_server.serving.connection.session import MOST_WARNINGS
 
 RESYNC = "1001 plugrl-server-resync"
@@ -75,7 +75,9 @@ def test_observations_that_do_not_fit_are_closed_for_resync(run):
         lambda client: client.infer((0, 1), data=client.observation([1.0])),  # too few rows
         lambda client: client.infer((0, 1), data=client.observation([1.0, 2.0, 3.0])),
         lambda client: client.infer(data={"images": {}, "states": {"other": np.zeros((1, 3))}, "text": [""]}),
-        lambda client: client.infer(data={"images": {}, "states": {"obs": [[1.0, 2.0], [3.0]]}, "text": [""]}),  # ragged
+        lambda client: client.infer(
+            data={"images": {}, "states": {"obs": [[1.0, 2.0], [3.0]]}, "text": [""]}
+        ),  # ragged
     ):
         client = run.client()
         client.say(wrong(client))

@@ -164,7 +164,12 @@ class WebSocketEndpoint(asyncio.BufferedProtocol):
     # Inside ------------------------------------------------------------------------------------------------------
 
     def _dispatch(self) -> None:
-        for event in self._protocol.events_received():
+        events = self._protocol.events_received()
+        if len(events) > 1 and self._protocol.state is State.CONNECTING:
+            logger.info("%s: spoke before its handshake was answered", self.peer)
+            self.abort()
+            return
+        for event in events:
             if isinstance(event, Frame):
                 self._frame(event)
             elif isinstance(event, Request):
