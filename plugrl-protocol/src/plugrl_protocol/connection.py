@@ -18,7 +18,8 @@ from plugrl_protocol.closing import (
 from plugrl_protocol.codec import decode, encode
 from plugrl_protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from plugrl_protocol.exchange import Exchange, Role, Turn
-from plugrl_protocol.messages import Infer, Message, Metadata, message_from_wire
+from plugrl_protocol.messages import Feedback, Infer, Message, Metadata, message_from_wire
+from plugrl_protocol.reuse import HeldObservations, ReusableEnvs
 
 __all__ = ["DECLARE", "REUSE", "CloseNow", "Connection", "Drop", "Ping", "Role", "Timeouts", "TimerAction", "Turn"]
 
@@ -105,6 +106,8 @@ class Connection:
         self._timeouts = timeouts
         self._max_frame = max_frame
         self._exchange = Exchange()
+        self._held = HeldObservations(max_frame)  # of a server that offers REUSE
+        self._reusable = ReusableEnvs()  # of a client that was offered it
         self._features: frozenset[str] = frozenset()
         self._failure: RemoteProtocolError | None = None
         self._closing = False
@@ -143,6 +146,9 @@ class Connection:
     def receive(self, frame: bytes | bytearray | memoryview, now: float) -> Message:
         """Take a binary frame from the peer.
 
+        The message's arrays are views on the frame, which must not change afterwards. An infer that reuses
+        observations comes completed (SPEC 10.1): with all its rows, and without `reuse`.
+
         Raises:
             RemoteProtocolError: The peer broke the protocol; close with `error.close`. Later calls raise it again.
         """
@@ -154,6 +160,7 @@ class Connection:
             message = message_from_wire(decode(frame))
             self._check_offered(message, RemoteProtocolError)
             self._exchange.received(self.role.peer, message)
+            message = self._complete(message, len(frame))
         except RemoteProtocolError as error:
             self._fail(error)
         self._begin_turn(message, now)
@@ -178,9 +185,13 @@ class Connection:
         if self._closing or self._failure is not None:
             raise LocalProtocolError("7.4 closing/silence", "nothing may be sent: the connection is closing")
         self._check_offered(message, LocalProtocolError)
+        if isinstance(message, Infer):
+            self._reusable.check(message)
         frame = encode(message.to_wire())
         self._check_size(len(frame), LocalProtocolError)
         self._exchange.sent(self.role, message)
+        if isinstance(message, Feedback) and REUSE in self._features:
+            self._reusable.reported(message)
         self._begin_turn(message, now)
         return frame
 
@@ -262,6 +273,15 @@ class Connection:
             raise error("10.1 reuse/unoffered", f"infer.reuse: the server does not offer {REUSE}")
         if message.spaces is not None and DECLARE not in self._features and error is LocalProtocolError:
             raise error("10.2 spaces/unoffered", f"infer.spaces: the server does not offer {DECLARE}")
+
+    def _complete(self, message: Message, frame_bytes: int) -> Message:
+        """Hold the observations of a feedback, and fill them in where the next infer leaves them out."""
+        if REUSE in self._features and self.role is Role.SERVER:
+            if isinstance(message, Infer):
+                return self._held.complete(message)
+            if isinstance(message, Feedback):
+                self._held.keep(message, frame_bytes)
+        return message
 
     def _begin_turn(self, message: Message, now: float) -> None:
         """Note what `message` offers, and set the deadline of the turn that it began."""
