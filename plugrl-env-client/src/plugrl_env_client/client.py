@@ -103,6 +103,7 @@ def run_client(
                 max_episode_steps=options.runner.max_episode_steps,
                 seed=run.seed + first,
                 client=first,
+                reuse_feedback_obs=options.reuse_feedback_obs,
             ),
             interrupts=interrupts,
             tally=tally,

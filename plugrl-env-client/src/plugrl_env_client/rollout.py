@@ -13,7 +13,9 @@ from collections.abc import Callable
 
 import numpy as np
 from plugrl_protocol.closing import DONE, INTERNAL_ERROR, complain
+from plugrl_protocol.connection import DECLARE, REUSE
 from plugrl_protocol.messages import Feedback, Infer
+from plugrl_protocol.reuse import unchanged
 from plugrl_protocol.spaces import Declaration
 
 from plugrl_env_client.chunks import ChunkPlan
@@ -24,8 +26,6 @@ from plugrl_env_client.link.interrupts import Interrupted, Interrupts
 from plugrl_env_client.link.reconnect import Reconnector, ServerStopped
 from plugrl_env_client.link.transport import Closed
 from plugrl_env_client.reporting.tally import ConnectionRecord, Tally
-
-DECLARE_SPACES = "declare-spaces"
 
 
 class Outcome(enum.Enum):
@@ -48,6 +48,7 @@ class RolloutOptions:
         max_episode_steps: episodes are truncated at this length; None: only by the env.
         seed: env i is seeded with `seed + i`; None: not at all.
         client: this client's number in the declaration (SPEC 10.2).
+        reuse_feedback_obs: send an observation once where the server holds it (SPEC 10.1).
     """
 
     num_steps: int | None = None
@@ -56,6 +57,7 @@ class RolloutOptions:
     max_episode_steps: int | None = None
     seed: int | None = None
     client: int | None = None
+    reuse_feedback_obs: bool = True
 
 
 class Rollout:
@@ -97,6 +99,8 @@ class Rollout:
         )
         self._observation: Observation
         self._infos: dict[str, np.ndarray] = {}
+        self._reuses = False  # on this connection
+        self._reusable = np.zeros(env.num_envs, np.bool_)  # the server holds what the env still shows
         self._checked = False
 
     def run(self) -> Outcome:
@@ -119,6 +123,8 @@ class Rollout:
     def _serve(self, link: Link) -> bool:
         """Use one connection until it ends; True when this side has ended it because all is done."""
         self._plan.reconnected()
+        self._reuses = self._options.reuse_feedback_obs and REUSE in link.features
+        self._reusable[:] = False
         self._restart_ended()
         ended = "closed by this client"
         try:
@@ -180,11 +186,13 @@ class Rollout:
         )
 
     def _ask(self, link: Link, waiting: np.ndarray) -> None:
-        first = link.exchanges == 0 and DECLARE_SPACES in link.features
+        first = link.exchanges == 0 and DECLARE in link.features
+        reuse = self._reusable[waiting] if self._reuses else None
         infer = Infer(
-            observation=self._rows(waiting),
+            observation=self._rows(waiting if reuse is None else waiting[~reuse]),
             env_indices=waiting,
             step_ids=self._plan.step_ids(waiting),
+            reuse=reuse,
             spaces=self._declaration() if first else None,
         )
         chunk = self._rule.prepare(link.infer(infer).action)
@@ -208,6 +216,8 @@ class Rollout:
             info=info,
         )
         link.feedback(feedback)
+        if self._reuses:
+            self._reusable[owing] = ~(owed.terminated | owed.truncated)
         self._plan.sent(owing)
         self._reconnector.completed()
         self._progress(link.waited)
@@ -221,6 +231,7 @@ class Rollout:
         if not self._checked:
             self._check(step)
         self._observation = step.observation
+        self._reusable[:] = False
         self._infos = dict(step.infos)
         returns = self._plan.record(step.rewards, step.terminated, step.truncated, self._infos.get("success"))
         self._tally.steps += self._env.num_envs - len(resetting)
@@ -235,8 +246,16 @@ class Rollout:
             return
         ended = self._plan.ended()
         if len(ended):
-            self._observation = self._env.reset_indices(ended)
+            self._reset(ended)
             self._plan.restarted(ended)
+
+    def _reset(self, ended: np.ndarray) -> None:
+        """Reset some envs. The others show what they showed, but an env (a camera, say) may look again."""
+        held = self._reusable.nonzero()[0]
+        before = self._observation.take(held)  # a copy, which the env cannot overwrite
+        self._observation = self._env.reset_indices(ended)
+        if len(held):
+            self._reusable[held] = unchanged(before, self._observation.take(held))
 
     def _rows(self, indices: np.ndarray) -> Observation:
         everyone = len(indices) == self._env.num_envs

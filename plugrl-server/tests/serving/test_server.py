@@ -47,7 +47,7 @@ def test_metadata_comes_first_and_then_actions_answer_infers(serve, join, fakes)
     client = join(server)
     assert client.metadata["message_type"] == "metadata"
     assert client.metadata["data"]["protocol_version"] == 1
-    assert client.metadata["data"]["features"] == ["declare-spaces"]
+    assert client.metadata["data"]["features"] == ["reuse-feedback-obs", "declare-spaces"]
     data = client.ask((4, 7))
     assert data["env_ids"].tolist() == [4, 7]
     assert data["action"].shape == (2, 2, 3)

@@ -10,7 +10,7 @@ def test_it_names_protocol_server_and_features():
     assert data["protocol_version"] == 1
     assert data["server"] == "plugrl-server"
     assert data["server_version"]
-    assert data["features"] == ["declare-spaces"]
+    assert data["features"] == ["reuse-feedback-obs", "declare-spaces"]
 
 
 def test_what_is_unknown_is_absent():

@@ -6,11 +6,11 @@ import importlib.metadata
 from collections.abc import Mapping
 from typing import Any
 
-from plugrl_protocol.connection import DECLARE
+from plugrl_protocol.connection import DECLARE, REUSE
 from plugrl_protocol.messages import Metadata
 
 PROTOCOL_VERSION = 1
-FEATURES = (DECLARE,)
+FEATURES = (REUSE, DECLARE)
 SERVER_VERSION = importlib.metadata.version("plugrl-server")
 
 
