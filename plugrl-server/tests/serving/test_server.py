@@ -7,6 +7,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -181,11 +182,10 @@ def test_a_thousand_dropped_connections_leave_nothing_behind(serve, join, fakes)
     def measure():
         server.until(lambda: not server.server._endpoints)
         gc.collect()
-        return len(os.listdir("/proc/self/fd")), threading.active_count()
+        return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
 
     def resident():
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     for number in range(200):
         drop((handshake, b"", b"GET / HT")[number % 3])

@@ -325,7 +325,7 @@ def test_a_peer_that_keeps_its_side_open_after_the_close_is_dropped():
 
 @pytest.mark.parametrize(("mebibytes", "seconds"), [(2.25, 1.0), (64, 8.0)])
 def test_large_messages_are_put_together_in_linear_time(mebibytes, seconds):
-    """A quadratic reassembly of 64 MiB would take minutes; ours takes 0.1 s. The limits leave room for a busy machine."""
+    """A quadratic reassembly of 64 MiB would take minutes; ours takes 0.1 s (the machine may be busy)."""
     message = os.urandom(2**20) * int(mebibytes) + bytes(int(mebibytes % 1 * 2**20))
 
     async def scenario():

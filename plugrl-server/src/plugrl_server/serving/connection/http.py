@@ -38,7 +38,7 @@ class Front:
         path = request.path.partition("?")[0]
         if path not in ("/healthz", "/readyz", "/metrics"):
             return _text(protocol, HTTPStatus.UPGRADE_REQUIRED if path == "/" else HTTPStatus.NOT_FOUND, GUIDE)
-        if request.method != "GET":
+        if getattr(request, "method", "GET") != "GET":  # older websockets let nothing else through, and do not say
             return _text(protocol, HTTPStatus.METHOD_NOT_ALLOWED, "Only GET is answered here.\n")
         return self._probe(protocol, request, path)
 
