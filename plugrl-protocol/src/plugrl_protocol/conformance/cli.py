@@ -1,6 +1,8 @@
 """`plugrl-conformance` and `plugrl-conformance-server`: the command lines of the checkers (SPEC 8)."""
 
 import argparse
+import os
+import socket
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -17,6 +19,8 @@ from plugrl_protocol.conformance.known_failing import KnownFailing, KnownFailing
 from plugrl_protocol.conformance.probe_env import MAX_WIDTH
 from plugrl_protocol.conformance.report import Report
 from plugrl_protocol.connection import DECLARE, REUSE
+from plugrl_protocol.errors import ProtocolError
+from plugrl_protocol.spaces import ActionSpace, BoxSpace, DiscreteSpace, MultiBinarySpace, MultiDiscreteSpace
 
 if TYPE_CHECKING:  # they need websockets, which may be missing
     from plugrl_protocol.conformance.client_scenarios.options import ClientOptions
@@ -28,6 +32,10 @@ _DTYPES = ("float32", "float64", "float16", "int8", "int16", "int32", "int64", "
 _EXACT_DTYPES = ("float32", "float64", "int32", "int64")  # they hold the numbers of the probe
 _SCENARIOS = ("basic", "resync", "text", "all")
 _FEATURES = (REUSE, DECLARE)
+
+
+class IncompleteError(Exception):
+    """The check could not be carried to its end, which is no violation; the text says why."""
 
 
 def client_main(argv: Sequence[str] | None = None) -> int:
@@ -55,8 +63,12 @@ def _run(
     except KnownFailingError as error:
         parser.error(f"--known-failing {error}")
     report = Report(parser.prog, graded, known.reason)
+    incomplete: IncompleteError | None = None
     try:
-        check(parser, arguments, report)
+        try:
+            check(parser, arguments, report)
+        except IncompleteError as error:
+            incomplete = error
         known.judge(report)
         sys.stdout.write(report.text() + "\n")
         _export(arguments, report)
@@ -69,7 +81,11 @@ def _run(
     except Exception:
         _say(f"{parser.prog}: the checker itself has failed; please report this:\n{traceback.format_exc()}")
         return EXIT_FAILED
-    return EXIT_CLEAN if report.clean else EXIT_VIOLATION
+    if incomplete is not None:
+        _say(f"{parser.prog}: {incomplete}")
+    if not report.clean:
+        return EXIT_VIOLATION
+    return EXIT_CLEAN if incomplete is None else EXIT_FAILED
 
 
 def _export(arguments: argparse.Namespace, report: Report) -> None:
@@ -158,6 +174,106 @@ def _scenarios(arguments: argparse.Namespace, features: frozenset[str]) -> tuple
     if arguments.scenario != "all":
         return (arguments.scenario or "basic",)
     return ("basic", "resync", "text", *(["reject"] if DECLARE in features else []))
+
+
+# ---------------------------------------------------------------------------------------------------------- servers
+
+
+def server_main(argv: Sequence[str] | None = None) -> int:
+    """Grade a server.
+
+    Returns:
+        0: no violation; 1: a violation; 2: a mistake in the arguments; 3: the server could not be graded to the end, or
+        the checker itself has failed.
+    """
+    parser = _server_parser()
+    arguments = parser.parse_args(argv)
+    return _run(parser, arguments, Side.SERVER, _check_server)
+
+
+def _server_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(SERVER_PROGRAM, description="Grade a training server against the wire protocol.")
+    _add_address(parser, "where the server listens")
+    parser.add_argument("--state-key", default="obs", help="name of the state to send (default: obs)")
+    parser.add_argument("--state-dim", type=_whole(1), default=3, help="its width (default: 3)")
+    parser.add_argument("--image-key", help="name of an image to send (default: none)")
+    parser.add_argument("--image-size", type=_whole(1, 4096), default=224, help="its height and width (default: 224)")
+    parser.add_argument("--exchanges", type=_whole(3), default=5, help="exchanges of the first phase (default: 5)")
+    parser.add_argument("--timeout", type=_seconds, default=60.0, help="seconds to wait for what is due (default: 60)")
+    parser.add_argument("--until-stop", action="store_true", help="go on until the server ends its run")
+    parser.add_argument("--max-exchanges", type=_whole(1), default=2000, help="... within so many (default: 2000)")
+    parser.add_argument("--api-key", default=os.environ.get("PLUGRL_API_KEY"), help="default: PLUGRL_API_KEY")
+    parser.add_argument(
+        "--action-space",
+        type=_space,
+        metavar="KIND:SIZE",
+        help="what to declare: box:N, discrete:N, multi_discrete:N,N or multi_binary:N "
+        "(default: a box of the action_dim that the server tells, or of 1)",
+    )
+    parser.add_argument(
+        "--server", metavar="CMD", help="shell command that starts the server; {host} and {port} are filled in"
+    )
+    _add_output(parser)
+    return parser
+
+
+def _check_server(parser: argparse.ArgumentParser, arguments: argparse.Namespace, report: Report) -> None:
+    from plugrl_protocol.conformance.calling.caller import KeyNeededError
+    from plugrl_protocol.conformance.calling.options import ServerOptions
+    from plugrl_protocol.conformance.server_checker import UnreachableError, check_server
+
+    port = arguments.port
+    if port == 0:
+        if arguments.server is None:
+            parser.error("--port 0 needs --server CMD with {port} in it")
+        port = _free_port(arguments.host)
+    options = ServerOptions(
+        host=arguments.host,
+        port=port,
+        state_key=arguments.state_key,
+        state_dim=arguments.state_dim,
+        image_key=arguments.image_key,
+        image_size=arguments.image_size,
+        exchanges=arguments.exchanges,
+        timeout=arguments.timeout,
+        until_stop=arguments.until_stop,
+        max_exchanges=arguments.max_exchanges,
+        api_key=arguments.api_key or None,
+        space=arguments.action_space,
+        command=arguments.server,
+    )
+    try:
+        check_server(options, report)
+    except KeyNeededError as error:
+        parser.error(str(error))
+    except UnreachableError as error:
+        raise IncompleteError(str(error)) from None
+
+
+def _free_port(host: str) -> int:
+    with socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        return int(probe.getsockname()[1])
+
+
+def _space(text: str) -> ActionSpace:
+    kind, _, size = text.partition(":")
+    try:
+        numbers = [int(number) for number in size.split(",")]
+        if kind == "box" and len(numbers) == 1:
+            bound = np.ones(numbers[0], np.float32)
+            return BoxSpace((numbers[0],), np.dtype(np.float32), -bound, bound)
+        if kind in _COUNTED and len(numbers) == 1:
+            return _COUNTED[kind](numbers[0])
+        if kind == "multi_discrete":
+            return MultiDiscreteSpace(np.array(numbers))
+    except (ValueError, ProtocolError):
+        pass
+    raise argparse.ArgumentTypeError(
+        f"{text!r}: expected such as box:3, discrete:2, multi_discrete:2,3, multi_binary:4"
+    )
+
+
+_COUNTED: dict[str, Callable[[int], ActionSpace]] = {"discrete": DiscreteSpace, "multi_binary": MultiBinarySpace}
 
 
 # ----------------------------------------------------------------------------------------------------------- common

@@ -162,7 +162,7 @@ class ProbeTracker:
 
 def _misread(chunk: np.ndarray, place: int, row: _Row) -> ViolationError:
     """Why the env shows an action that its chunk does not have."""
-    shown = np.array2string(row.action, threshold=8, separator=", ")
+    shown = [float(f"{value:.6g}") for value in row.action.tolist()]
     head = f"env {row.env} shows the action {shown}, which is none of its chunk"
     other = _as_float32(chunk)
     if _place(_env_major(chunk)[place], row.action) is not None:

@@ -162,15 +162,15 @@ class Report:
             if times
         ]
         lines = [f"  {word:<4}  {clause}  {', '.join(counts)}"]
-        for finding in (*failed, *noted):
-            lines.append(f"{_INDENT}{finding.scenario}: {finding.detail}")
-            lines += [f"{_INDENT}  {line}" for line in finding.evidence]
+        lines += [f"{_INDENT}{finding.scenario}: {finding.detail}" for finding in (*failed, *noted)]
+        if failed:  # what surrounds the first one is enough
+            lines += [f"{_INDENT}  {line}" for line in failed[0].evidence]
         return lines
 
     def _why_not(self, clause: str) -> str:
         if BY_ID[clause].checked_on(self.graded):
             return ""
-        return "  (the vectors check it)" if BY_ID[clause].checks else "  (right and wrong look alike on the wire)"
+        return "  (the vectors check it)" if BY_ID[clause].checks else "  (nothing can check it from outside)"
 
     def _verdict_line(self) -> str:
         counts = [(len(self.violations), "violation"), (len(self.notes), "note"), (self.exchanges, "exchange")]

@@ -188,6 +188,7 @@ class Endpoint:
             self._inbox.append(payload)
 
     def _outcome(self) -> Closed:
+        self._socket.close()  # nothing more will come; the peer may be waiting for our end
         closed = self._read_outcome()
         if not self._told:
             self._told = True

@@ -1,0 +1,1 @@
+"""The phases of the server checker (SPEC 8.2)."""
