@@ -170,7 +170,7 @@ CLAUSES = (
     # 7 Closing
     _must("7.1 closing/stop", _BOTH, _LIVE | _STOP, "The run ends with 1001 plugrl-server-stop; no reconnect."),
     _must("7.1 closing/exit-status", _BOTH, _LIVE | _STOP, "A process whose run ended well exits with 0."),
-    _must("7.2 closing/resync", _SERVER, _VECTOR | _ERRORS, "A protocol error: 1001 plugrl-server-resync."),
+    _must("7.2 closing/resync", _SERVER, _ERRORS, "A protocol error: 1001 plugrl-server-resync."),
     _must("7.2 closing/isolation", _SERVER, _ERRORS, "A protocol error closes no other connection and no server."),
     _must("7.2 closing/reconnect", _CLIENT, _RESYNC, "After a resync a client reconnects and begins with an infer."),
     _must("7.3 closing/feedback-timeout", _SERVER, _NOTHING, "No feedback in time: 1001 Feedback timeout."),
@@ -178,7 +178,7 @@ CLAUSES = (
     _must("7.4 closing/text-frame", _BOTH, _LIVE | _TEXT | _ERRORS, "No text frames; to a client one is fatal."),
     _must("7.4 closing/silence", _CLIENT, _TEXT, "After a text frame a client sends nothing more."),
     _should("7.5 closing/done", _CLIENT, _WATCH, "A finished client sends a close frame with 1000."),
-    _must("7.6 feedback/held", _CLIENT, _VECTOR | _LIVE, "A feedback names envs that hold an action."),
+    _must("7.6 feedback/held", _CLIENT, _LIVE, "A feedback names envs that hold an action."),
     _must("7.6 feedback/no-step-state", _SERVER, _SCOPING, "Feedback without step state is discarded; no close."),
     _must("7.6 reconnect/drop-feedback", _CLIENT, _RESYNC, "A feedback held at a resync is dropped."),
     _must("7.6 reconnect/drop-other", _CLIENT, _NOTHING, "A feedback held at any other close is dropped."),
