@@ -22,6 +22,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -880,7 +881,7 @@ class WebSocket {
 
   void control(const Head& head) {
     string frame = string(kHeadroom, '\0') + take(head.length);
-    if (head.opcode == kPing && !send_frame(kPong, frame)) lost();
+    if (head.opcode == kPing && open_ && !send_frame(kPong, frame)) lost();
     if (head.opcode == kClose) closed(std::move(frame));
   }
 
@@ -903,12 +904,11 @@ class WebSocket {
 
   // Sending failed: the server's close frame may still be waiting to be read.
   [[noreturn]] void lost() {
-    if (!open_) throw Closed{1006, "the connection broke"};
+    open_ = false;
     deadline_ = std::min(deadline_, after(options_.waits.close));
     try {
       for (;;) receive();
     } catch (const Closed& close) {
-      open_ = false;
       socket_.shut();
       if (close.code == 1006) throw Closed{1006, "the connection broke"};
       throw;

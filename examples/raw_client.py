@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 from websockets.client import ClientProtocol
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import InvalidStatus, InvalidURI
 from websockets.extensions.permessage_deflate import ClientPerMessageDeflateFactory
 from websockets.frames import Frame, Opcode
 from websockets.protocol import State
@@ -108,7 +108,8 @@ def array(dtype: str, values: list[Any], *shape: int) -> Array:
 
 def encode(value: Any) -> bytes:
     """Value -> frame."""
-    return msgpack.packb(value, default=to_map)
+    frame: bytes = msgpack.packb(value, default=to_map)
+    return frame
 
 
 def to_map(value: Any) -> dict[bytes, Any]:
@@ -337,7 +338,10 @@ class Link:
     """One WebSocket connection over a blocking socket."""
 
     def __init__(self, host: str, port: int, api_key: str | None, bug: str | None) -> None:
-        uri = parse_uri(f"ws://[{host}]:{port}/" if ":" in host else f"ws://{host}:{port}/")
+        try:
+            uri = parse_uri(f"ws://[{host}]:{port}/" if ":" in host else f"ws://{host}:{port}/")
+        except (InvalidURI, ValueError):
+            raise RefusedError(f"--host {host!r}: expected a host name or an IP address") from None
         compress = [ClientPerMessageDeflateFactory()] if bug == "compress" else None
         limit = 2**20 if bug == "frame-cap" else MAX_FRAME  # not the library's 1 MiB (SPEC 1.1)
         self.protocol = ClientProtocol(uri, extensions=compress, max_size=limit)
@@ -348,7 +352,7 @@ class Link:
         self.unanswered: float | None = None  # when the first of the unanswered pings left
         try:
             self.socket = socket.create_connection((host, port), CONNECT_SECONDS)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             raise ClosedError(1006, f"cannot connect to {host} port {port}: {error}") from None
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
@@ -695,24 +699,28 @@ class Client:
 
     def run(self) -> int:
         """The exit status."""
-        while True:
-            try:
-                self._open()
-                while self.options.steps is None or self.exchanges < self.options.steps:
-                    self._exchange()
-                return self._leave(1000, f"{self.exchanges} exchanges, done", 0)
-            except ClosedError as closed:
-                status = self._react(closed)
-                if status is not None:
-                    return status
-            except TextFrameError:
-                return self._leave(1003, "the server sent a text frame", 1)
-            except MalformedError as error:
-                return self._leave(1002, f"the server broke the protocol: {error}", 1)
-            except RefusedError as error:
-                return self._leave(1002, str(error), 1)
-            except KeyboardInterrupt:
-                return self._leave(1000, "interrupted", 130)
+        try:
+            while (status := self._converse()) is None:
+                pass
+            return status
+        except TextFrameError:
+            return self._leave(1003, "the server sent a text frame", 1)
+        except MalformedError as error:
+            return self._leave(1002, f"the server broke the protocol: {error}", 1)
+        except RefusedError as error:
+            return self._leave(1002, str(error), 1)
+        except KeyboardInterrupt:
+            return self._leave(1000, "interrupted", 130)
+
+    def _converse(self) -> int | None:
+        """One connection from its opening to its end: the exit status, or None if another is to follow."""
+        try:
+            link = self._open()
+            while self.options.steps == 0 or self.exchanges < self.options.steps:
+                self._exchange(link)
+        except ClosedError as closed:
+            return self._react(closed)
+        return self._leave(1000, f"{self.exchanges} exchanges, done", 0)
 
     def _leave(self, code: int, why: str, status: int) -> int:
         say(why)
@@ -740,33 +748,34 @@ class Client:
         time.sleep(pause)
         return None
 
-    def _open(self) -> None:
+    def _open(self) -> Link:
         """Connect, and read the metadata."""
         for slot in self.slots:
             slot.reconnected()
         held, self.held = self.held, None
         self.reuse = self.declare = False
-        self.link = Link(self.options.host, self.options.port, self.options.api_key, self.bug)
+        link = self.link = Link(self.options.host, self.options.port, self.options.api_key, self.bug)
         self.asked_early = self.bug == "early-infer"
         if self.asked_early:
-            self.link.send(self._infer(self.slots))
-        metadata = read_metadata(self.link.receive())
-        self.link.deadline = None
+            link.send(self._infer(self.slots))
+        metadata = read_metadata(link.receive())
+        link.deadline = None
         if metadata.get("protocol_version", 1) > 1:
             say(f"the server speaks version {metadata['protocol_version']} of the protocol, this client version 1")
         features = metadata.get("features", [])
         self.reuse = (REUSE in features and not self.options.no_reuse) or self.bug == "reuse-unoffered"
         self.declare = DECLARE in features
         if self.bug == "resend-feedback" and held is not None:
-            self.link.send(held)
+            link.send(held)
+        return link
 
-    def _exchange(self) -> None:
+    def _exchange(self, link: Link) -> None:
         """One infer, its action, and the feedback of the envs whose chunk ends first."""
         asked = [slot for slot in self.slots if not slot.chunk]
         if not self.asked_early:
-            self.link.send(self._infer(asked))
+            link.send(self._infer(asked))
         self.asked_early = self.declare = False
-        frame = self._answer(asked)
+        frame = self._answer(link, asked)
         if self.held is not None:
             self.held, self.attempts = None, 0
         self._take_action(frame, asked)
@@ -776,19 +785,19 @@ class Client:
                 slot.step()
             finished = [slot for slot in self.slots if slot.finished]
         self.held = self._feedback(finished)
-        self.link.send(self.held)
+        link.send(self.held)
         for slot in finished:
             slot.reported()
         self.exchanges += 1
 
-    def _answer(self, asked: list[Slot]) -> bytes:
+    def _answer(self, link: Link, asked: list[Slot]) -> bytes:
         while True:
             try:
-                return self.link.receive()
+                return link.receive()
             except TextFrameError:
                 if self.bug != "ignore-text":
                     raise
-                self.link.send(self._infer(asked))
+                link.send(self._infer(asked))
 
     def _take_action(self, frame: bytes, asked: list[Slot]) -> None:
         """Hand out the rows of an action, which is time-major (SPEC 5.3)."""
@@ -919,7 +928,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
-    parser.add_argument("--steps", type=int, help="exchanges to run (default: 20; without end for --probe and --train)")
+    parser.add_argument(
+        "--steps", type=int, help="exchanges to run; 0: without end, the default of --probe and --train"
+    )
     parser.add_argument("--batch", type=int, help="envs (default: 1; 3 for --probe, 16 for --train)")
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--probe", action="store_true", help="run the probe env of SPEC 8.1")
@@ -931,15 +942,19 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--max-reconnects", type=int, default=20, help="attempts since the last completed exchange")
     parser.add_argument("--bug", choices=BUGS, metavar="NAME", help="break one rule, as listed below")
     options = parser.parse_args(arguments)
-    options.offset = int(os.environ.get("PLUGRL_CLIENT_OFFSET") or 0)  # set for each client a server starts
-    if options.steps is None and not (options.probe or options.train):
-        options.steps = 20
+    watch = not (options.probe or options.train)
+    if options.steps is None:
+        options.steps = 20 if watch else 0
     if options.batch is None:
-        options.batch = 16 if options.train else 3 if options.probe else 1
-    if not 1 <= options.batch <= 1000:
-        parser.error(f"--batch {options.batch}: expected 1 to 1000")
-    if not 1 <= options.port <= 65535:
-        parser.error(f"--port {options.port}: expected 1 to 65535")
+        options.batch = 1 if watch else 3 if options.probe else 16
+    offset = os.environ.get("PLUGRL_CLIENT_OFFSET") or "0"  # set for each client a server starts
+    if not offset.isdecimal():
+        parser.error(f"PLUGRL_CLIENT_OFFSET {offset}: expected a whole number")
+    options.offset = int(offset)
+    limits = {"steps": (0, 2**63), "batch": (1, 1000), "port": (1, 65535), "max_reconnects": (0, 2**31)}
+    for name, (least, most) in limits.items():
+        if not least <= getattr(options, name) <= most:
+            parser.error(f"--{name.replace('_', '-')} {getattr(options, name)}: expected {least} to {most}")
     return options
 
 

@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from raw_client import DECLARE, MAX_FRAME, REUSE, Array, MalformedError, Scalar, array, decode, encode, run_vectors
-from websockets.asyncio.server import Request, Response, ServerConnection, serve
+from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Request, Response
 
 BUGS = {
     "no-metadata": "5.1: says nothing until the first infer",
@@ -54,8 +55,9 @@ def need(condition: bool, path: str, expected: str) -> None:
 def read_map(value: Any, path: str, keys: set[str] | None = None) -> dict[str, Any]:
     """A map with str keys; exactly `keys`, where they are given."""
     need(isinstance(value, dict) and all(isinstance(key, str) for key in value), path, "a map with str keys")
-    need(keys is None or value.keys() == keys, path, f"exactly the keys {sorted(keys or ())}")
-    return value
+    found: dict[str, Any] = value
+    need(keys is None or found.keys() == keys, path, f"exactly the keys {sorted(keys or ())}")
+    return found
 
 
 def read_array(value: Any, kinds: str, shape: tuple[int | None, ...], path: str) -> Array:
@@ -65,7 +67,8 @@ def read_array(value: Any, kinds: str, shape: tuple[int | None, ...], path: str)
     need(good, path, f"{'/'.join(kinds)}[{named}]")
     fits = all(want in (None, got) for want, got in zip(shape, value.shape, strict=True))
     need(fits, path, f"{'/'.join(kinds)}[{named}]")
-    return value
+    found: Array = value
+    return found
 
 
 def read_env_indices(value: Any, path: str) -> list[int]:
@@ -81,8 +84,8 @@ def read_observation(value: Any, rows: int, path: str) -> dict[str, Array]:
     """The states of an observation that is whole and has `rows` rows (SPEC 5.2)."""
     data = read_map(value, path, {"images", "states", "text"})
     for name, image in read_map(data["images"], f"{path}.images").items():
-        array = read_array(image, "u", (rows, None, None, None), f"{path}.images.{name}")
-        need(array.dtype[2:] == "1", f"{path}.images.{name}", "uint8")
+        found = read_array(image, "u", (rows, None, None, None), f"{path}.images.{name}")
+        need(found.dtype[2:] == "1", f"{path}.images.{name}", "uint8")
     for name, state in read_map(data["states"], f"{path}.states").items():
         read_array(state, "iuf", (rows, None), f"{path}.states.{name}")
     text = data["text"]
@@ -90,7 +93,7 @@ def read_observation(value: Any, rows: int, path: str) -> dict[str, Array]:
         need(all(isinstance(one, str) for one in text) and len(text) == rows, f"{path}.text", f"str[{rows}]")
     else:
         read_array(text, "U", (rows,), f"{path}.text")
-    return data["states"]
+    return dict(data["states"])
 
 
 def read_floats(value: Any, rows: int, path: str) -> list[float]:
@@ -108,7 +111,7 @@ def read_envelope(frame: bytes, kind: str) -> dict[str, Any]:
     value = decode(frame)
     found = value.get("message_type") if isinstance(value, dict) else None
     need(found == kind, "message_type", f"{kind!r}, got {found!r:.40}")
-    return value
+    return dict(value)
 
 
 @dataclass(frozen=True)
@@ -186,14 +189,14 @@ def read_spaces(value: Any) -> dict[str, Any]:
     action = read_map(read_map(value, "infer.spaces").get("action"), "infer.spaces.action")
     kind, path = action.get("kind"), "infer.spaces.action"
     if kind == "box":
-        shape = action.get("shape")
+        shape: Any = action.get("shape")
         good = isinstance(shape, list) and all(type(length) is int and length >= 0 for length in shape)
         need(good, f"{path}.shape", "a list of ints")
         for bound in ("low", "high"):
             read_array(action.get(bound), "iuf", tuple(shape), f"{path}.{bound}")
         return {"kind": kind, "shape": shape}
     if kind == "multi_discrete":
-        nvec = action.get("nvec")
+        nvec: Any = action.get("nvec")
         need(isinstance(nvec, Array) and nvec.dtype[1] in "iu", f"{path}.nvec", "an int array")
         return {"kind": kind, "shape": list(nvec.shape)}
     need(kind in ("discrete", "multi_binary"), f"{path}.kind", "box, discrete, multi_discrete or multi_binary")
@@ -239,7 +242,7 @@ class Session:
 
     async def _end(self, close: tuple[int, str], why: str) -> None:
         code, reason = close
-        say(f"closing {self.socket.remote_address}: {code} {reason}: {why}")
+        say(f"closing {self.socket.remote_address} with {code}: {why}")
         await self.socket.close(code, reason.encode()[:123].decode(errors="ignore"))
 
     async def _exchange(self) -> None:
@@ -363,10 +366,17 @@ class Run:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self.ending.set)
-        # No compression, and not the library's cap of 1 MiB a frame (SPEC 1.1).
-        quiet = {"compression": None, "max_size": MAX_FRAME, "ping_interval": 20, "ping_timeout": 60}
         host, port = self.options.host, self.options.port
-        async with serve(self._session, host, port, process_request=self._http, **quiet) as server:
+        async with serve(
+            self._session,
+            host,
+            port,
+            process_request=self._http,
+            compression=None,
+            max_size=MAX_FRAME,  # not the library's 1 MiB (SPEC 1.1)
+            ping_interval=20,
+            ping_timeout=60,
+        ) as server:
             say(f"listening on {host} port {server.sockets[0].getsockname()[1]}")
             await self.ending.wait()
             await asyncio.gather(*(socket.close(*self.close) for socket in self.sessions))

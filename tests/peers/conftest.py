@@ -16,6 +16,15 @@ SANITIZED = ("-std=c++17", "-O0", "-g", "-fsanitize=address,undefined", "-fno-sa
 Compilers = dict[str, tuple[Path, subprocess.Popen[str]]]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The C++ client's tests come last: by then it is compiled."""
+    items.sort(key=lambda item: "plugrl_client" in item.name or not {"cpp_binary", "harness"}.isdisjoint(_needs(item)))
+
+
+def _needs(item: pytest.Item) -> list[str]:
+    return item.fixturenames if isinstance(item, pytest.Function) else []
+
+
 @pytest.fixture(scope="session", autouse=True)
 def compilers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compilers]:
     """Two compilers, at work while the first tests of the Python peers run."""

@@ -2,7 +2,6 @@
 //
 //     harness pendulum              angle, speed and torques on stdin -> states and rewards on stdout
 //     harness connect PORT COUNT    COUNT clients one after the other, the exit status of each on stdout
-//     harness silence PORT          one client that loses patience within half a second of no pong
 
 #define main plugrl_client_main
 #include "../../examples/plugrl_client.cpp"
@@ -48,7 +47,6 @@ int main(int count, char** arguments) {
   const string mode = count > 1 ? arguments[1] : "";
   if (mode == "pendulum") run_pendulum();
   else if (mode == "connect" && count == 4) run_clients(arguments[2], std::atoi(arguments[3]));
-  else if (mode == "silence" && count == 3) run_clients(arguments[2], 1);
   else return plugrl_client_main(count, arguments);
   return 0;
 }

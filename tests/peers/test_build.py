@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.peers.processes import CPP_SOURCE, EXAMPLES
+from tests.peers.processes import CPP_SOURCE, EXAMPLES, load
 
 PYTHON = ("raw_client", "reference_server")
 RUNTIMES = {"linux-vdso", "ld-linux", "libc", "libm", "libgcc_s", "libstdc++", "libpthread"}
@@ -50,3 +50,10 @@ def test_is_python_3_10(name: str) -> None:
 
 def test_is_found_beside_the_protocol_too() -> None:
     assert (EXAMPLES.parent / "plugrl-protocol" / "examples").resolve() == EXAMPLES.resolve()
+
+
+def test_readme_names_every_bug() -> None:
+    readme = (EXAMPLES / "README.md").read_text()
+    for name in PYTHON:
+        for bug, what in load(name).BUGS.items():
+            assert f"| `{bug}` | {what.split(':')[0]} |" in readme

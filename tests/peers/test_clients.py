@@ -10,7 +10,7 @@ from plugrl_protocol.codec import decode, encode
 from plugrl_protocol.messages import Feedback, Infer
 from plugrl_protocol.spaces import BoxSpace
 
-from tests.peers.processes import Client, Ended, reference_server
+from tests.peers.processes import Client, Ended, ended, reference_server
 from tests.peers.referee import HORIZON, Script, Talk, coded, referee, until_resync, until_stop
 
 REUSE = "reuse-feedback-obs"
@@ -314,6 +314,17 @@ class TestEnd:
         assert process.returncode == 130, output
         assert judge.results == [(1000, "")]
 
+    def test_leaves_on_a_signal_while_it_waits_to_reconnect(self, client: Client) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+        process = client.start(port)
+        assert process.stdout is not None
+        assert "attempt 1 of 20" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        end = ended(process)
+        assert end.status == 130
+        assert "Traceback" not in end.output
+
     @pytest.mark.parametrize(
         ("data", "said"),
         [
@@ -360,7 +371,7 @@ class TestWithReferenceServer:
     def test_runs_to_the_stop(self, client: Client, mode: str) -> None:
         layout = ("--state-key", "t", "--state-dim", "1") if mode == "--probe" else ("--action-dim", "1")
         with reference_server("--exchanges", "50", *layout) as server:
-            end = client.run(server.port, mode, "--steps", "0" if client.name == "plugrl_client" else "1000")
+            end = client.run(server.port, mode, "--steps", "0")
             served = server.ended()
         assert end == Ended(0, f"{client.name}: the server has ended the run; 50 exchanges\n")
         assert served.status == 0
@@ -391,6 +402,16 @@ class TestWithReferenceServer:
 
 
 class TestCommandLine:
+    @pytest.mark.parametrize("host", ["not a host", "x" * 300, "::zz"])
+    def test_names_a_host_that_is_none(self, client: Client, host: str) -> None:
+        end = client.run(8000, "", "--max-reconnects", "0", host=host)
+        assert end.status == 1
+        assert host in end.output
+
+    def test_names_an_offset_that_is_none(self, client: Client) -> None:
+        end = Client(client.name, client.program, {"PLUGRL_CLIENT_OFFSET": "second"}).run(8000)
+        assert end.status == 2
+
     @pytest.mark.parametrize(
         "arguments", [("--bug", "unheard-of"), ("--unheard-of",), ("--max-reconnects", "many"), ("--batch", "0")]
     )

@@ -1,7 +1,4 @@
-"""What a hostile server can send: the C++ client, under AddressSanitizer and UBSan, only ever says no.
-
-One harness process is played with by all cases, a connection each.
-"""
+"""What a hostile server can send: both clients, the C++ one under AddressSanitizer and UBSan, only ever say no."""
 
 import base64
 import hashlib
@@ -10,12 +7,14 @@ import socket
 import struct
 import subprocess
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from plugrl_protocol.codec import encode
+
+from tests.peers.processes import raw, raw_client
 
 GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 METADATA = encode({"message_type": "metadata", "data": {"features": ["reuse-feedback-obs"], "protocol_version": 1}})
@@ -195,8 +194,8 @@ class HostileServer:
     def _serve(self, connection: socket.socket, upgrade: bool, payload: bytes) -> None:
         connection.settimeout(10)
         try:
-            request = self._request(connection)
-            connection.sendall(self._accept(request) + payload if upgrade else payload)
+            request = self.request(connection)
+            connection.sendall(self.accept(request) + payload if upgrade else payload)
             connection.shutdown(socket.SHUT_WR)
             while connection.recv(2**16):
                 pass
@@ -204,14 +203,17 @@ class HostileServer:
             pass  # the client has had enough
 
     @staticmethod
-    def _request(connection: socket.socket) -> bytes:
+    def request(connection: socket.socket) -> bytes:
         request = b""
         while b"\r\n\r\n" not in request:
-            request += connection.recv(2**16)
+            received = connection.recv(2**16)
+            if not received:
+                raise ConnectionError("the client has left")
+            request += received
         return request
 
     @staticmethod
-    def _accept(request: bytes) -> bytes:
+    def accept(request: bytes) -> bytes:
         key = request.split(b"Sec-WebSocket-Key: ")[1].split(b"\r\n")[0]
         digest = base64.b64encode(hashlib.sha1(key + GUID.encode()).digest())
         return (
@@ -220,33 +222,48 @@ class HostileServer:
         )
 
 
-@pytest.fixture
-def attack(harness: Path) -> Callable[[Sequence[tuple[bool, bytes]]], tuple[list[int], str]]:
-    """Runs the harness against the cases; returns the clients' exit statuses and what they said."""
+Attack = Callable[[Sequence[tuple[bool, bytes]]], tuple[list[int], str]]
+
+
+def attack_cpp(harness: Path, server: HostileServer, count: int) -> tuple[list[int], str]:
+    """All connections from one process, which has to live through them."""
+    command = [str(harness), "connect", str(server.port), str(count)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert "Sanitizer" not in done.stderr
+    assert "runtime error" not in done.stderr
+    return [int(line) for line in done.stdout.split()], done.stderr
+
+
+def attack_python(server: HostileServer, count: int) -> tuple[list[int], str]:
+    """The same for the Python client, whose frames are the library's to judge, and the messages its own."""
+    ends = [raw_client().run(server.port, "--probe", "--steps", "4", "--max-reconnects", "0") for _ in range(count)]
+    return [end.status for end in ends], "".join(end.output for end in ends)
+
+
+@pytest.fixture(params=["raw_client", "plugrl_client"])
+def attack(request: pytest.FixtureRequest) -> Attack:
+    """Plays the cases with a client; returns its exit statuses and what it said."""
 
     def run(cases: Sequence[tuple[bool, bytes]]) -> tuple[list[int], str]:
         server = HostileServer()
         thread = threading.Thread(target=server.play, args=(cases,), daemon=True)
         thread.start()
-        command = [str(harness), "connect", str(server.port), str(len(cases))]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 0, done.stderr[-4000:]
-        assert "Sanitizer" not in done.stderr
-        assert "runtime error" not in done.stderr
-        thread.join(timeout=10)
-        return [int(line) for line in done.stdout.split()], done.stderr
+        try:
+            if request.param == "raw_client":
+                return attack_python(server, len(cases))
+            return attack_cpp(request.getfixturevalue("harness"), server, len(cases))
+        finally:
+            thread.join(timeout=10)
 
     return run
-
-
-Attack = Callable[[Sequence[tuple[bool, bytes]]], tuple[list[int], str]]
 
 
 def test_handshakes(attack: Attack) -> None:
     statuses, said = attack([(False, payload) for payload in HANDSHAKES.values()])
     assert statuses == [1] * len(HANDSHAKES)
     assert "HTTP 401" in said
-    assert "no upgrade: HTTP/1.1 404 Not Found" in said
+    assert said.count("1006 no upgrade") >= 5
 
 
 def test_frames(attack: Attack) -> None:
@@ -266,11 +283,11 @@ def test_arrays(attack: Attack) -> None:
 
 
 def test_honest_server_through_the_same_door(attack: Attack) -> None:
-    """The harness is no client that refuses everything: it gets as far as the second infer."""
+    """The clients do not refuse everything."""
     good = action(env_ids=np.arange(3), action=np.zeros((4, 3, 2), np.float32))
     statuses, said = attack([(True, frame(METADATA) + good + close_frame(1001, b"plugrl-server-stop"))])
     assert statuses == [0]
-    assert "ended the run; 1 exchanges" in said
+    assert "the server has ended the run" in said
 
 
 def mutated(seed: int, count: int) -> list[tuple[bool, bytes]]:
@@ -302,14 +319,34 @@ def test_mutations(attack: Attack) -> None:
     assert len(statuses) == 400
 
 
-def test_gives_up_on_a_server_that_answers_no_pings(harness: Path) -> None:
-    """Lesson 13: the harness waits 0.2 s for data and 0.4 s for a pong."""
+@pytest.fixture
+def silence() -> Iterator[int]:
+    """The port of a server that greets one client, and then neither says nor answers anything."""
+    over = threading.Event()
+
+    def play() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.sendall(HostileServer.accept(HostileServer.request(connection)) + frame(METADATA))
+            over.wait(timeout=30)
+
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        command = [str(harness), "silence", str(listener.getsockname()[1])]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-            connection, _ = listener.accept()
-            with connection:
-                request = HostileServer._request(connection)
-                connection.sendall(HostileServer._accept(request) + frame(METADATA))
-                _, said = process.communicate(timeout=20)
-    assert "the server answers no pings" in said
+        thread = threading.Thread(target=play)
+        thread.start()
+        yield listener.getsockname()[1]
+        over.set()
+        thread.join()
+
+
+def test_plugrl_client_gives_up_on_a_silent_server(harness: Path, silence: int) -> None:
+    """Lesson 13: the harness waits 0.2 s for data and 0.4 s for a pong."""
+    done = subprocess.run([str(harness), "connect", str(silence), "1"], capture_output=True, timeout=20, check=True)
+    assert b"the server answers no pings" in done.stderr
+
+
+def test_raw_client_gives_up_on_a_silent_server(silence: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lesson 13."""
+    for name, seconds in {"PING_SECONDS": 0.1, "GIVE_UP_SECONDS": 0.3, "CLOSE_SECONDS": 0.1}.items():
+        monkeypatch.setattr(raw, name, seconds)
+    end = raw_client().run(silence, "--probe", "--max-reconnects", "0")
+    assert "the server has answered no ping for 0.3 s" in end.output
