@@ -13,6 +13,7 @@ from plugrl_env_client.link.interrupts import Interrupts
 from plugrl_env_client.link.opening import ConnectError
 from plugrl_env_client.link.transport import Closed
 from plugrl_protocol.closing import ACTION_TIMEOUT, DONE, RESYNC, STOP, TEXT_FRAME
+from plugrl_protocol.codec import encode
 from plugrl_protocol.errors import LocalProtocolError
 from plugrl_protocol.messages import Feedback, Infer
 from plugrl_protocol.observation import Observation
@@ -250,6 +251,30 @@ def test_a_closing_handshake_confirms_the_feedback_before_it(fake_server, action
         link.infer(infer(4))
     assert (caught.value.close, caught.value.clean) == (close, True)
     assert (link.feedback_rows, link.unconfirmed_rows) == (4, 0)
+
+
+def test_feedback_that_a_close_forestalls_is_not_counted_as_sent(fake_server, actions, connect):
+    """The close frame is read together with the action: what became of it can no longer be told."""
+
+    def script(peer):
+        peer.greet()
+        message = peer.infer()
+        data = {"env_ids": message["env_indices"], "action": actions(1)(message)}
+        action = encode({"message_type": "action", "data": data})
+        reason = STOP.code.to_bytes(2, "big") + STOP.reason.encode()
+        frames = b"\x82\x7e" + len(action).to_bytes(2, "big") + action + bytes([0x88, len(reason)]) + reason
+        peer.socket.socket.sendall(frames)
+        with pytest.raises(Exception, match="1001"):
+            peer.feedback()
+
+    server = fake_server(script)
+    link = connect(server.port)
+    link.infer(infer(4))
+    with pytest.raises(Closed) as caught:
+        link.feedback(feedback(4))
+    server.wait()
+    assert (caught.value.close, caught.value.clean) == (STOP, True)
+    assert (link.feedback_rows, link.unconfirmed_rows) == (0, 0)
 
 
 def test_a_cut_leaves_at_most_one_message_unconfirmed(fake_server, actions, connect):

@@ -127,10 +127,11 @@ def test_an_error_names_the_call_and_the_line():
         trainer.infer(OBS, 2)
 
 
-def test_rows_are_stored_in_order_and_get_new_nodes():
+@pytest.mark.parametrize("versions", [0, np.zeros(3, np.int64)], ids=["one for all", "one a row"])
+def test_rows_are_stored_in_order_and_get_new_nodes(versions):
     trainer, _ = trainer_of(Recorder())
     batch = rows([1, 2, 3])
-    assert trainer.record(batch, 0) == {}
+    assert trainer.record(batch, versions) == {}
     assert trainer.algorithm.stored == [1, 2, 3]
     assert batch.nodes == [(1, "stored"), (2, "stored"), (3, "stored")]
     assert trainer.drain_logs() == [(1, {"at": 1.0}), (2, {"at": 2.0}), (3, {"at": 3.0})]

@@ -112,11 +112,12 @@ class Link:
         """Report what became of chunks; there is no answer.
 
         Raises:
-            Closed: the connection is over. Whether this feedback arrived, nobody knows.
+            Closed: the connection is over. Feedback that was counted may have arrived; nobody knows.
         """
         frame = self._connection.send(feedback, time.monotonic())
-        self.unconfirmed_rows = len(feedback.env_indices)
-        self.feedback_rows += self.unconfirmed_rows
+        if self._transport.is_open:  # else the close frame came along with the action, and nothing is sent any more
+            self.unconfirmed_rows = len(feedback.env_indices)
+            self.feedback_rows += self.unconfirmed_rows
         try:
             self._transport.send(frame)
         except Closed as err:

@@ -79,13 +79,18 @@ class Transport:
         self._parts: list[bytes] = []
         self._empty_at = time.monotonic()  # when the receive queue was last known to be empty
 
+    @property
+    def is_open(self) -> bool:
+        """Whether messages can be sent, as far as what was read so far tells."""
+        return self._protocol.state is State.OPEN
+
     def send(self, message: bytes) -> None:
         """Send one binary message.
 
         Raises:
             Closed: the connection is over; the message has been lost, or nobody knows.
         """
-        if self._protocol.state is not State.OPEN:  # a close frame came along with what was read last
+        if not self.is_open:  # a close frame came along with what was read last
             self._closed_by_peer()
         self._protocol.send_binary(message)
         self._flush()

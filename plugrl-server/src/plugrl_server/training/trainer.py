@@ -214,7 +214,8 @@ class Trainer:
         """Return which rows may be stored, b1[m]; None for all."""
         fresh = versions == self.version if self.algorithm.on_policy else True
         if isinstance(fresh, np.ndarray):
-            return fresh if finite is None else fresh & finite
+            storable = fresh if finite is None else fresh & finite
+            return None if storable.all() else storable
         return finite if fresh else np.zeros(rows, np.bool_)
 
     def _note_finished(self, infos: Sequence[dict[str, Any]], terminated: np.ndarray, truncated: np.ndarray) -> None:
