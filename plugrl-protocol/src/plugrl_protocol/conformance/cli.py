@@ -8,34 +8,25 @@ import traceback
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from plugrl_protocol.conformance.calling.options import LEAST_EXCHANGES, ServerOptions
 from plugrl_protocol.conformance.clauses import Side
+from plugrl_protocol.conformance.client_scenarios.options import FEATURES, ClientOptions, scenario_names
 from plugrl_protocol.conformance.exports.json_report import json_report
 from plugrl_protocol.conformance.exports.junit_report import junit_report
 from plugrl_protocol.conformance.known_failing import KnownFailing, KnownFailingError
 from plugrl_protocol.conformance.probe_env import MAX_WIDTH
 from plugrl_protocol.conformance.report import Report
-from plugrl_protocol.connection import DECLARE, REUSE
 from plugrl_protocol.errors import ProtocolError
 from plugrl_protocol.spaces import ActionSpace, BoxSpace, DiscreteSpace, MultiBinarySpace, MultiDiscreteSpace
-
-if TYPE_CHECKING:  # they need websockets, which may be missing
-    from plugrl_protocol.conformance.client_scenarios.options import ClientOptions
 
 EXIT_CLEAN, EXIT_VIOLATION, EXIT_USAGE, EXIT_FAILED = 0, 1, 2, 3
 CLIENT_PROGRAM, SERVER_PROGRAM = "plugrl-conformance", "plugrl-conformance-server"
 
 _DTYPES = ("float32", "float64", "float16", "int8", "int16", "int32", "int64", "uint8", "bool")
-_EXACT_DTYPES = ("float32", "float64", "int32", "int64")  # they hold the numbers of the probe
 _SCENARIOS = ("basic", "resync", "text", "all")
-_FEATURES = (REUSE, DECLARE)
-
-
-class IncompleteError(Exception):
-    """The check could not be carried to its end, which is no violation; the text says why."""
 
 
 def client_main(argv: Sequence[str] | None = None) -> int:
@@ -63,12 +54,8 @@ def _run(
     except KnownFailingError as error:
         parser.error(f"--known-failing {error}")
     report = Report(parser.prog, graded, known.reason)
-    incomplete: IncompleteError | None = None
     try:
-        try:
-            check(parser, arguments, report)
-        except IncompleteError as error:
-            incomplete = error
+        check(parser, arguments, report)
         known.judge(report)
         sys.stdout.write(report.text() + "\n")
         _export(arguments, report)
@@ -81,11 +68,9 @@ def _run(
     except Exception:
         _say(f"{parser.prog}: the checker itself has failed; please report this:\n{traceback.format_exc()}")
         return EXIT_FAILED
-    if incomplete is not None:
-        _say(f"{parser.prog}: {incomplete}")
-    if not report.clean:
-        return EXIT_VIOLATION
-    return EXIT_CLEAN if incomplete is None else EXIT_FAILED
+    if report.incomplete is not None:
+        _say(f"{parser.prog}: {report.incomplete}")
+    return {"pass": EXIT_CLEAN, "fail": EXIT_VIOLATION}.get(report.verdict, EXIT_FAILED)
 
 
 def _export(arguments: argparse.Namespace, report: Report) -> None:
@@ -119,7 +104,7 @@ def _client_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--probe", action="store_true", help="the client runs the probe environment of SPEC 8.1")
     parser.add_argument("--scenario", choices=_SCENARIOS, help="with --probe, which to run (default: basic)")
-    parser.add_argument("--features", default="", metavar="A,B", help=f"what to offer: {', '.join(_FEATURES)}")
+    parser.add_argument("--features", default="", metavar="A,B", help=f"what to offer: {', '.join(FEATURES)}")
     parser.add_argument(
         "--client", metavar="CMD", help="shell command that starts the client; {host} and {port} are filled in"
     )
@@ -140,40 +125,24 @@ def _check_client(parser: argparse.ArgumentParser, arguments: argparse.Namespace
         listener.close()
 
 
-def _client_options(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> "ClientOptions":
-    from plugrl_protocol.conformance.client_scenarios.options import ClientOptions
-
+def _client_options(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> ClientOptions:
     features = frozenset(filter(None, arguments.features.split(",")))
-    unknown = sorted(features - set(_FEATURES))
-    if unknown:
-        parser.error(f"--features {','.join(unknown)}: expected {', '.join(_FEATURES)}")
     dtype = arguments.action_dtype or ("float64" if arguments.probe else "float32")
-    if arguments.probe and not 1 <= arguments.action_dim <= MAX_WIDTH:
-        parser.error(f"--action-dim {arguments.action_dim}: expected 1 to {MAX_WIDTH} with --probe")
-    if arguments.probe and dtype not in _EXACT_DTYPES:
-        parser.error(f"--action-dtype {dtype}: expected one of {', '.join(_EXACT_DTYPES)} with --probe")
-    if arguments.scenario and not arguments.probe:
-        parser.error("--scenario needs --probe")
-    return ClientOptions(
-        host=arguments.host,
-        port=arguments.port,
-        steps=arguments.steps,
-        horizon=arguments.horizon,
-        action_dim=arguments.action_dim,
-        action_dtype=np.dtype(dtype),
-        timeout=arguments.timeout,
-        scenarios=_scenarios(arguments, features),
-        features=features,
-        command=arguments.client,
-    )
-
-
-def _scenarios(arguments: argparse.Namespace, features: frozenset[str]) -> tuple[str, ...]:
-    if not arguments.probe:
-        return ("watch",)
-    if arguments.scenario != "all":
-        return (arguments.scenario or "basic",)
-    return ("basic", "resync", "text", *(["reject"] if DECLARE in features else []))
+    try:
+        return ClientOptions(
+            host=arguments.host,
+            port=arguments.port,
+            steps=arguments.steps,
+            horizon=arguments.horizon,
+            action_dim=arguments.action_dim,
+            action_dtype=np.dtype(dtype),
+            timeout=arguments.timeout,
+            scenarios=scenario_names(arguments.probe, arguments.scenario, features),
+            features=features,
+            command=arguments.client,
+        )
+    except ValueError as error:
+        parser.error(str(error))
 
 
 # ---------------------------------------------------------------------------------------------------------- servers
@@ -198,7 +167,9 @@ def _server_parser() -> argparse.ArgumentParser:
     parser.add_argument("--state-dim", type=_whole(1), default=3, help="its width (default: 3)")
     parser.add_argument("--image-key", help="name of an image to send (default: none)")
     parser.add_argument("--image-size", type=_whole(1, 4096), default=224, help="its height and width (default: 224)")
-    parser.add_argument("--exchanges", type=_whole(3), default=5, help="exchanges of the first phase (default: 5)")
+    parser.add_argument(
+        "--exchanges", type=_whole(LEAST_EXCHANGES), default=5, help="exchanges of the first phase (default: 5)"
+    )
     parser.add_argument("--timeout", type=_seconds, default=60.0, help="seconds to wait for what is due (default: 60)")
     parser.add_argument("--until-stop", action="store_true", help="go on until the server ends its run")
     parser.add_argument("--max-exchanges", type=_whole(1), default=2000, help="... within so many (default: 2000)")
@@ -219,35 +190,39 @@ def _server_parser() -> argparse.ArgumentParser:
 
 def _check_server(parser: argparse.ArgumentParser, arguments: argparse.Namespace, report: Report) -> None:
     from plugrl_protocol.conformance.calling.caller import KeyNeededError
-    from plugrl_protocol.conformance.calling.options import ServerOptions
     from plugrl_protocol.conformance.server_checker import UnreachableError, check_server
 
-    port = arguments.port
-    if port == 0:
-        if arguments.server is None:
-            parser.error("--port 0 needs --server CMD with {port} in it")
-        port = _free_port(arguments.host)
-    options = ServerOptions(
-        host=arguments.host,
-        port=port,
-        state_key=arguments.state_key,
-        state_dim=arguments.state_dim,
-        image_key=arguments.image_key,
-        image_size=arguments.image_size,
-        exchanges=arguments.exchanges,
-        timeout=arguments.timeout,
-        until_stop=arguments.until_stop,
-        max_exchanges=arguments.max_exchanges,
-        api_key=arguments.api_key or None,
-        space=arguments.action_space,
-        command=arguments.server,
-    )
+    options = _server_options(parser, arguments)
     try:
         check_server(options, report)
     except KeyNeededError as error:
         parser.error(str(error))
     except UnreachableError as error:
-        raise IncompleteError(str(error)) from None
+        report.incomplete = str(error)
+
+
+def _server_options(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> ServerOptions:
+    port = arguments.port
+    if port == 0 and arguments.server is not None:
+        port = _free_port(arguments.host)
+    try:
+        return ServerOptions(
+            host=arguments.host,
+            port=port,
+            state_key=arguments.state_key,
+            state_dim=arguments.state_dim,
+            image_key=arguments.image_key,
+            image_size=arguments.image_size,
+            exchanges=arguments.exchanges,
+            timeout=arguments.timeout,
+            until_stop=arguments.until_stop,
+            max_exchanges=arguments.max_exchanges,
+            api_key=arguments.api_key or None,
+            space=arguments.action_space,
+            command=arguments.server,
+        )
+    except ValueError as error:
+        parser.error(str(error))
 
 
 def _free_port(host: str) -> int:

@@ -20,5 +20,10 @@ _SCENARIOS: dict[str, Callable[[Stage], None]] = {
 
 def check_client(options: ClientOptions, report: Report, listener: Listener) -> None:
     """Run the scenarios of `options` against the client that comes to `listener`."""
-    for name in options.scenarios:
-        Stage(options, report, listener).play(name, _SCENARIOS[name])
+    for number, name in enumerate(options.scenarios, start=1):
+        stage = Stage(options, report, listener)
+        stage.play(name, _SCENARIOS[name])
+        rest = options.scenarios[number:]
+        if rest and not stage.met:
+            report.remarks.append(f"not run, since no client came: {', '.join(rest)}")
+            return

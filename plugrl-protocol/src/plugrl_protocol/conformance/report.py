@@ -57,6 +57,7 @@ class Report:
         notes: Portability risks, in the order found.
         known: Violations that were expected.
         remarks: Sentences about the run as a whole.
+        incomplete: Why the peer could not be graded to the end, or None.
     """
 
     def __init__(self, program: str, graded: Side, excuse: Callable[[str], str | None] = lambda _: None) -> None:
@@ -68,6 +69,7 @@ class Report:
         self.notes: list[Finding] = []
         self.known: list[Finding] = []
         self.remarks: list[str] = []
+        self.incomplete: str | None = None
         self._scenarios: list[str] = []
         self._excuse = excuse
         self._passed: Counter[str] = Counter()
@@ -118,8 +120,10 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        """`pass` or `fail`."""
-        return "pass" if self.clean else "fail"
+        """`pass`, `fail`, or `incomplete` where there is no violation, and more to check."""
+        if not self.clean:
+            return "fail"
+        return "pass" if self.incomplete is None else "incomplete"
 
     def has_passed(self, clause: str) -> bool:
         """Whether a clause was checked and held every time."""
@@ -142,11 +146,17 @@ class Report:
         lines = [f"{self.program}: {', '.join(self._scenarios) or 'nothing was run'}"]
         for clause in self.exercised():
             lines += self._clause_lines(clause)
-        missing = self.not_exercised()
-        if missing:
-            lines += ["", "not exercised:", *(f"        {clause}{self._why_not(clause)}" for clause in missing)]
+        lines += ["", *self._missing_lines()]
         lines += ["", *self.remarks] if self.remarks else [""]
         return "\n".join([*lines, self._verdict_line()])
+
+    def _missing_lines(self) -> list[str]:
+        if not self._passed:
+            return ["not exercised: everything else"]
+        missing = self.not_exercised()
+        return (
+            ["not exercised:", *(f"{_INDENT}{clause}{self._why_not(clause)}" for clause in missing)] if missing else []
+        )
 
     def _clause_lines(self, clause: str) -> list[str]:
         failed = [finding for finding in (*self.violations, *self.known) if finding.clause == clause]

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from plugrl_protocol.spaces import ActionSpace
 
+LEAST_EXCHANGES = 3  # until the sets of envs repeat themselves
+
 
 @dataclass(frozen=True)
 class ServerOptions:
@@ -23,6 +25,9 @@ class ServerOptions:
         api_key: The server's key; None: it has none.
         space: The action space to declare; None: a box of the action_dim in the metadata.
         command: The server's command line; None: it runs already.
+
+    Raises:
+        ValueError: There are too few exchanges for all ragged sets, or no port.
     """
 
     host: str
@@ -38,3 +43,9 @@ class ServerOptions:
     api_key: str | None
     space: ActionSpace | None
     command: str | None
+
+    def __post_init__(self) -> None:
+        if self.exchanges < LEAST_EXCHANGES:
+            raise ValueError(f"--exchanges {self.exchanges}: expected {LEAST_EXCHANGES} or more")
+        if not 1 <= self.port <= 65_535:
+            raise ValueError(f"--port {self.port}: expected 1 to 65535, where the server listens")

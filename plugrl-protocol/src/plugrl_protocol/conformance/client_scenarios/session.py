@@ -13,6 +13,7 @@ from plugrl_protocol.conformance.report import Report, ViolationError
 from plugrl_protocol.connection import DECLARE, REUSE
 from plugrl_protocol.exchange import Exchange, Role
 from plugrl_protocol.messages import Action, Feedback, Infer, Message, Metadata, message_from_wire
+from plugrl_protocol.observation import Observation
 from plugrl_protocol.spaces import ActionSpace
 
 _PROGRESS = "4.2 exchange/progress"
@@ -66,6 +67,7 @@ class Session:
         self._exchange = Exchange()
         self._step_ids = StepIds()
         self._reusable: set[int] = set()
+        self._layout: dict[str, str] = {}
         self._received = 0
 
     def greet(self, data: Mapping[str, Any]) -> None:
@@ -190,9 +192,21 @@ class Session:
         if unheld:
             detail = f"infer.reuse: expected false for env {min(unheld)}, whose observation the server does not hold"
             raise ViolationError("10.1 reuse/held", f"{detail}: it has no feedback on this connection, or a done one")
+        sent = _layout(infer.observation)
+        if reuse.any() and sent != self._layout:
+            detail = f"infer.data: expected the names, dtypes and widths of the rows reused, {self._layout}, got {sent}"
+            raise ViolationError("10.1 reuse/shape", detail)
 
     def _remember(self, feedback: Feedback) -> None:
         self._step_ids.completed(feedback)
         done = feedback.terminated | feedback.truncated
         self._reusable.update(feedback.env_indices[~done].tolist())
         self._reusable.difference_update(feedback.env_indices[done].tolist())
+        self._layout = _layout(feedback.observation)
+
+
+def _layout(observation: Observation) -> dict[str, str]:
+    """What every row of an observation looks like, by name."""
+    named = {f"images.{name}": image for name, image in observation.images.items()}
+    named |= {f"states.{name}": state for name, state in observation.states.items()}
+    return {name: f"{array.dtype.name}{list(array.shape[1:])}" for name, array in sorted(named.items())}

@@ -28,11 +28,13 @@ class Stage:
     Attributes:
         options: What to do.
         report: Where to count and note.
+        met: Whether a client has come.
     """
 
     def __init__(self, options: ClientOptions, report: Report, listener: Listener) -> None:
         self.options = options
         self.report = report
+        self.met = False
         self._listener = listener
         self._trace = Trace()
         self._process: ShellCommand | None = None
@@ -145,6 +147,7 @@ class Stage:
             ended = self._process is not None and self._process.ended
             guest = self._listener.look(self._trace)
             if guest is not None:
+                self.met = True
                 return guest
             if ended and self._process is not None:
                 status = say_status(self._process.poll() or 0)

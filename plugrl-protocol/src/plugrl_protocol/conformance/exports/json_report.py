@@ -10,9 +10,9 @@ from plugrl_protocol.conformance.report import Finding, Report
 def json_report(report: Report) -> str:
     """The report as a JSON document.
 
-    Its keys: `program`; `verdict`, pass or fail; `exchanges`; `violations` and `notes`, each with `clause`, `scenario`
-    and `detail`, in the order found; `known_failing`, violations that were expected; `passed` and `not_exercised`,
-    clause ids in numeric order; `remarks`.
+    Its keys: `program`; `verdict`, pass, fail or incomplete; `exchanges`; `violations` and `notes`, each with `clause`,
+    `scenario` and `detail`, in the order found; `known_failing`, violations that were expected; `passed` and
+    `not_exercised`, clause ids in numeric order; `remarks`.
     """
     content = {
         "program": report.program,

@@ -10,7 +10,7 @@ from websockets.http11 import Response
 from websockets.protocol import State
 from websockets.uri import parse_uri
 
-from plugrl_protocol.conformance.peer.endpoint import MAX_FRAME, Endpoint
+from plugrl_protocol.conformance.peer.endpoint import LIBRARY_LOGGER, MAX_FRAME, Endpoint
 from plugrl_protocol.conformance.peer.trace import Trace
 
 
@@ -54,7 +54,8 @@ def dial(
     sock = connect(host, port, timeout)
     offers = [ClientPerMessageDeflateFactory()] if compression else None
     place = f"[{host}]" if ":" in host else host
-    protocol = ClientProtocol(parse_uri(f"ws://{place}:{port}/"), extensions=offers, max_size=MAX_FRAME)
+    uri = parse_uri(f"ws://{place}:{port}/")
+    protocol = ClientProtocol(uri, extensions=offers, max_size=MAX_FRAME, logger=LIBRARY_LOGGER)
     endpoint = Endpoint(sock, protocol, trace, us=name, peer=f"server to {name}")
     request = protocol.connect()
     if authorization is not None:

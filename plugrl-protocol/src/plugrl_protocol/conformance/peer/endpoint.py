@@ -1,5 +1,6 @@
 """One end of a WebSocket connection over a blocking socket: the library's sans-I/O core under a thin shell."""
 
+import logging
 import socket
 import time
 from collections import deque
@@ -16,6 +17,8 @@ from plugrl_protocol.closing import Close
 from plugrl_protocol.conformance.peer.trace import Trace
 
 MAX_FRAME = 256 * 2**20  # SPEC 1.1
+LIBRARY_LOGGER = logging.getLogger("plugrl_protocol.conformance.websocket")
+LIBRARY_LOGGER.setLevel(logging.CRITICAL)  # what a peer does wrong is for the report
 _CHUNK = 2**18
 _GOODBYE_SECONDS = 2.0
 _BROKEN = 1006  # RFC 6455 7.4.1: the connection ended without a close frame

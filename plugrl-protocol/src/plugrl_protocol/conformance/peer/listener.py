@@ -9,7 +9,7 @@ from websockets.http11 import Request
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
-from plugrl_protocol.conformance.peer.endpoint import MAX_FRAME, Endpoint
+from plugrl_protocol.conformance.peer.endpoint import LIBRARY_LOGGER, MAX_FRAME, Endpoint
 from plugrl_protocol.conformance.peer.trace import Trace
 
 _LOOK_SECONDS = 0.05
@@ -56,7 +56,7 @@ class Listener:
             sock, _ = self._socket.accept()
         except OSError:
             return None
-        protocol = ServerProtocol(max_size=MAX_FRAME)  # no extensions: compression is not accepted (SPEC 1.1)
+        protocol = ServerProtocol(max_size=MAX_FRAME, logger=LIBRARY_LOGGER)  # no extensions: no compression (SPEC 1.1)
         endpoint = Endpoint(sock, protocol, trace, us="checker", peer="client")
         guest = _upgrade(endpoint, protocol, trace)
         if guest is None or guest.fault:

@@ -72,15 +72,15 @@ def _items(path: str, value: Any) -> Iterator[str]:
 
 
 def _show(value: object) -> str:
-    if (
-        isinstance(value, np.ndarray)
-        and value.ndim == 1
-        and value.dtype.kind in "biuf"
-        and len(value) <= _SHOWN_NUMBERS
-    ):
-        return f"{value.dtype.str}{value.tolist()}"
+    if isinstance(value, np.ndarray) and value.dtype.kind != "U":
+        few = value.ndim == 1 and len(value) <= _SHOWN_NUMBERS
+        return f"{value.dtype.str}[{', '.join(map(_number, value.tolist()))}]" if few else describe(value, exact=True)
     if isinstance(value, (bool, int, float)):
-        return str(value)
+        return _number(value)
     if isinstance(value, str) and len(value) <= _SHOWN_BYTES and value.isprintable():
         return repr(value)
-    return describe(value, exact=True)
+    return describe(value)
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
