@@ -65,6 +65,23 @@ def test_an_offset_keeps_clients_apart(fake_server, actions):
     assert not set(map(tuple, other["first"])) & set(map(tuple, first["first"]))
 
 
+@pytest.mark.parametrize("wanted", [True, False])
+def test_the_flag_decides_whether_observations_are_reused(fake_server, actions, wanted):
+    def script(peer):
+        peer.greet(features=["reuse-feedback-obs"])
+        for reused in (False, wanted):
+            infer = peer.infer()
+            assert infer.get("reuse", np.array([False])).tolist() == [reused]
+            assert len(infer["data"]["text"]) == (0 if reused else 1)
+            peer.act(actions(1, 1)(infer))
+            peer.feedback()
+        peer.stop()
+
+    port = fake_server(script).port
+    finished = client("dummy-v1", DummyConfig(), options(port, reuse_feedback_obs=wanted))
+    assert finished.outcome is Outcome.SERVER_STOPPED
+
+
 def test_the_counts_are_shown_now_and_then(fake_server, actions):
     def script(peer):
         peer.greet()

@@ -12,6 +12,7 @@ from plugrl_env_client.link.interrupts import Interrupted, Interrupts
 from plugrl_env_client.link.reconnect import GaveUp, Reconnector
 from plugrl_env_client.reporting.tally import Tally
 from plugrl_env_client.rollout import Outcome, Rollout, RolloutOptions
+from plugrl_protocol.codec import decode
 
 
 class Result:
@@ -676,3 +677,139 @@ def test_accounting_over_several_connections(fake_server):
     ]
     assert [record.exchanges for record in records] == [5, 5, 5]
     assert result.tally.reconnects == 2
+
+
+REUSE = "reuse-feedback-obs"
+
+
+def talk(peer, make, exchanges, features=(REUSE,)):
+    """Greet and exchange messages; returns the bytes that came, and each infer's and feedback's rows by env.
+
+    An infer's rows are completed as SPEC 10.1 has it, one by one, from what this function itself has been sent.
+    """
+    peer.greet(features=[*features])
+    received, said, held = 0, [], {}
+    for _ in range(exchanges):
+        frame = peer.socket.recv()
+        infer = decode(frame)
+        peer.infers.append(infer)
+        reuse = infer.get("reuse", np.zeros(len(infer["env_indices"]), bool)).tolist()
+        sent = iter(rows(infer["data"], len(reuse) - sum(reuse)))
+        seen = {env: held[env] if reused else next(sent) for env, reused in zip(names(infer), reuse, strict=True)}
+        peer.act(make(infer))
+        answer = peer.socket.recv()
+        feedback = decode(answer)
+        peer.feedbacks.append(feedback)
+        data = feedback["data"]
+        after = dict(zip(names(feedback), rows(data["obs"], len(data["rewards"])), strict=True))
+        done = dict(zip(names(feedback), (data["terminated"] | data["truncated"]).tolist(), strict=True))
+        held = {env: row for env, row in (held | after).items() if not done.get(env)}
+        received += len(frame) + len(answer)
+        said.append((seen, after, done))
+    return received, said
+
+
+def names(message):
+    return message["env_indices"].tolist()
+
+
+def rows(observation, count):
+    """Each row as one comparable value; all arrays must have `count` rows."""
+    arrays = {**observation["images"], **observation["states"], "text": observation["text"]}
+    assert {len(array) for array in arrays.values()} == {count}
+    values = {
+        key: array.tolist() if array.ndim < 3 else [image.tobytes() for image in array] for key, array in arrays.items()
+    }
+    return [[(key, arrays[key].dtype, value[row]) for key, value in values.items()] for row in range(count)]
+
+
+def heard(fake_server, env, make, exchanges, features=(REUSE,), **options):
+    """What `talk` returns, and the infers, of a rollout of `env`."""
+    results = []
+
+    def script(peer):
+        results.append(talk(peer, make, exchanges, features))
+        peer.stop()
+
+    server = fake_server(script)
+    run(env, server, **options)
+    return (*results[0], server.peers[0].infers[:exchanges])
+
+
+def pendulum(n=3):
+    from plugrl_env_client.envs.gym_adapter.making import make_gym_env
+
+    return make_gym_env("Pendulum-v1", n)
+
+
+@pytest.mark.parametrize(
+    ("make_env", "make", "options"),
+    [
+        (lambda: probe(5), coded(4), {}),
+        (lambda: probe(5), coded(4), {"replan_steps": 2}),
+        (lambda: Selfish(3), coded(2, 1), {}),
+        (pendulum, coded(3, 1), {"seed": 1, "max_episode_steps": 5}),
+        (lambda: DummyEnv(DummyConfig(images=("cam",), image_size=8), 2), coded(30, 1), {}),
+    ],
+    ids=["probe", "replan", "resets in step", "gymnasium", "images"],
+)
+def test_nobody_can_tell_that_observations_were_reused(fake_server, make_env, make, options):
+    _, plain, sent = heard(fake_server, make_env(), make, 40, features=(), **options)
+    _, said, spared = heard(fake_server, make_env(), make, 40, **options)
+    assert said == plain
+    assert not any("reuse" in infer for infer in sent)
+    assert sum(infer["reuse"].sum() for infer in spared) > 10
+
+
+def test_everything_is_reused_but_what_a_reset_shows(fake_server):
+    _, said, infers = heard(fake_server, probe(5), coded(4), 40)
+    known = set()
+    for infer, (seen, _, done) in zip(infers, said, strict=True):
+        assert {env for env, reused in zip(seen, infer["reuse"].tolist(), strict=True) if reused} == known & set(seen)
+        known = (known - set(done)) | {env for env, over in done.items() if not over}
+
+
+def test_with_images_half_of_the_bytes_are_left(fake_server):
+    def received(**options):
+        return heard(fake_server, DummyEnv(DummyConfig(images=("cam",), image_size=64), 4), coded(1, 1), 50, **options)
+
+    thrifty, plain = received()[0], received(reuse_feedback_obs=False)[0]
+    assert thrifty / plain == pytest.approx(0.51, abs=0.01)  # 51 observations of 100
+
+
+def test_reuse_can_be_turned_off(fake_server):
+    _, _, infers = heard(fake_server, probe(2), coded(4), 5, reuse_feedback_obs=False)
+    assert not any("reuse" in infer for infer in infers)
+
+
+class Restless(ProbeEnv):
+    """Env 3's camera looks again whenever any env is reset."""
+
+    def reset_indices(self, indices):
+        shown = super().reset_indices(indices)
+        again = shown.states["a"].copy()
+        again[3] += 0.5
+        return Observation(shown.images, {**shown.states, "a": again}, shown.text)
+
+
+def test_an_observation_that_changes_after_its_feedback_is_sent(fake_server):
+    _, plain, _ = heard(fake_server, Restless(ProbeConfig(), 4), coded(1), 40, features=())
+    _, said, infers = heard(fake_server, Restless(ProbeConfig(), 4), coded(1), 40)
+    assert said == plain
+    again = [infer["reuse"][3] for infer, (seen, *_) in zip(infers, said, strict=True) if seen[3][1][2][0] % 1]
+    assert len(again) > 5
+    assert not any(again)
+    assert any(infer["reuse"][3] for infer in infers)
+
+
+def test_nothing_is_reused_across_connections(fake_server):
+    first = []
+
+    def script(peer):
+        talk(peer, coded(1), 3)
+        first.append(peer.infers[0]["reuse"].tolist())
+        assert peer.infers[-1]["reuse"].any()
+        peer.resync() if len(first) < 3 else peer.stop()
+
+    run(probe(3), fake_server(script))
+    assert first == [[False] * 3] * 3

@@ -159,8 +159,15 @@ def refused(pair: Pair, infer: Infer) -> RemoteProtocolError:
 
 @pytest.mark.parametrize(
     "pair",
-    [Pair, lambda: Pair().fed([1]), lambda: Pair().fed([3, 1], ended=[3]), lambda: Pair().fed([1, 3], ended=[3])],
-    ids=["nothing fed back", "another env fed back", "terminated", "truncated"],
+    [
+        Pair,
+        lambda: Pair().fed([1]),
+        lambda: Pair().fed([3, 1], ended=[3]),
+        lambda: Pair().fed([1, 3], ended=[3]),
+        lambda: Pair().fed([3, 1]).fed([3, 1], ended=[3]),
+        lambda: Pair().fed([3, 1]).fed([1]).fed([3], ended=[3]).fed([1]),
+    ],
+    ids=["nothing fed back", "another env fed back", "terminated", "truncated", "ended now", "ended then"],
 )
 @pytest.mark.parametrize("envs", [[3], [1, 3]])
 def test_what_is_not_held_is_refused(pair: Callable[[], Pair], envs: list[int]) -> None:

@@ -66,6 +66,40 @@ def test_transitions_are_stored_as_they_were_sent(serve, join, fakes):
     assert [row["reward"] for row in rows] == [5.0, 6.0]
 
 
+def test_an_observation_is_acted_on_again_without_being_sent_again(serve, join, fakes):
+    """SPEC 10.1, with one env of two reused."""
+    server = serve(fakes.algorithm())
+    client = join(server)
+    client.exchange((4, 7), [1.0, 2.0], [3.0, 4.0])
+    data = client.ask((7, 4), values=[5.0], reuse=np.array([False, True]))
+    assert data["env_ids"].tolist() == [7, 4]
+    client.send(client.feedback((7, 4), [6.0, 7.0]))
+    client.ask((4, 7), values=[], data=client.observation([]), reuse=np.array([True, True]))
+    rows = server.algorithm.stored
+    assert [row["obs"]["states"]["obs"][0, 0] for row in rows] == [1.0, 2.0, 5.0, 3.0]
+    assert [row["next_obs"]["states"]["obs"][0, 0] for row in rows] == [3.0, 4.0, 6.0, 7.0]
+
+
+def test_an_observation_that_is_not_held_is_refused_and_nobody_else_notices(serve, join, fakes):
+    server = serve(fakes.algorithm())
+    liar, honest = join(server), join(server)
+    honest.exchange((0,), [1.0])
+    liar.exchange((0,), [2.0], terminated=[True])
+    liar.send(liar.infer((0,), data=liar.observation([]), reuse=np.array([True])))
+    assert liar.ending() == RESYNC
+    assert honest.ask((0,), data=honest.observation([]), reuse=np.array([True]))["env_ids"].tolist() == [0]
+
+
+def test_a_reused_observation_that_is_not_finite_is_refused(serve, join, fakes):
+    """Lesson 3: the feedback's row is discarded, and no policy acts on it either."""
+    server = serve(fakes.algorithm())
+    client = join(server)
+    client.exchange((0,), [1.0], [np.nan])
+    client.send(client.infer((0,), data=client.observation([]), reuse=np.array([True])))
+    assert client.ending() == RESYNC
+    server.until(lambda: len(server.algorithm.discarded) == 1)
+
+
 def test_an_exchange_never_takes_a_delayed_ack(serve, join, fakes):
     """TCP_NODELAY: feedback has no reply, so with Nagle's algorithm every exchange would take 40 ms and more."""
     client = join(serve(fakes.algorithm()))
