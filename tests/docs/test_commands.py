@@ -12,6 +12,7 @@ import tyro
 from plugrl_env_client import cli as client_cli
 from plugrl_env_client.options import options_type
 from plugrl_env_client.registration import env_config
+from plugrl_protocol.conformance import cli as conformance_cli
 from plugrl_server import assembly
 from plugrl_server import cli as server_cli
 from plugrl_server.algorithm.registration import list_algos
@@ -117,7 +118,10 @@ def exit_code(main, arguments):
 
 def check_python(arguments):
     """`-c CODE` compiles; what it hands to the server's `main()` is checked as the server's command line."""
-    assert arguments[0] == "-c", "the pages run only `python -c`"
+    if arguments[0].endswith(".py"):
+        check_example(arguments[0])(arguments[1:])
+        return
+    assert arguments[0] == "-c", "the pages run only `python -c` and our scripts"
     tree = ast.parse(arguments[1])
     names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
     if "main" in names:
@@ -135,6 +139,40 @@ def check_script(arguments):
     assert (pages.ROOT / arguments[0]).exists(), arguments[0]
 
 
+def check_example(path):
+    """One of our scripts or programs: its source is there, and knows every flag and every file it is given."""
+
+    def look(arguments):
+        source = pages.ROOT / path
+        for argument in arguments:
+            if argument.startswith("--"):
+                assert f'"{argument}"' in source.read_text(), f"{path} has no {argument}"
+            elif "/" in argument:
+                assert (pages.ROOT / argument).exists(), argument
+        assert source.exists(), path
+
+    return look
+
+
+def check_compiler(arguments):
+    """`g++` is given a source file that exists."""
+    sources = [argument for argument in arguments if argument.endswith(".cpp")]
+    assert sources
+    assert all((pages.ROOT / source).exists() for source in sources)
+
+
+def check_conformance(parser):
+    """A checker's command line is parsed; the peer that it starts is checked as a command of its own."""
+
+    def look(arguments):
+        parsed = parser().parse_args(arguments)
+        for peer in (getattr(parsed, "client", None), getattr(parsed, "server", None)):
+            if peer is not None:
+                check(program(shlex.split(peer)))
+
+    return look
+
+
 def check_installed(name, allowed):
     """A program of the workspace's environment, used in one of the ways that CI uses, too."""
 
@@ -149,6 +187,11 @@ EXTRAS_AND_GROUPS = {"conformance", "mujoco", "wandb", "swanlab", "dev", "docs",
 CHECKS = {
     SERVER: check_server,
     CLIENT: check_client,
+    "plugrl-conformance": check_conformance(conformance_cli._client_parser),
+    "plugrl-conformance-server": check_conformance(conformance_cli._server_parser),
+    "g++": check_compiler,
+    "/tmp/plugrl_client": check_example("examples/plugrl_client.cpp"),
+    "./my_client": lambda arguments: None,  # the reader's own
     "python": check_python,
     "pytest": check_pytest,
     "bash": check_script,
