@@ -212,6 +212,7 @@ def main(argv: list[str] | None = None) -> int:
     tasks = {name: TASKS[name] for name in args.env or TASKS}
     ours = Ours(args.server_flags, args.client_flags)
     settings = {"iterations": iterations, "repeats": repeats, "seeds": list(range(repeats)), **asdict(SETTINGS)}
+    settings["load_average_before"] = measure.load_average()
     settings["commands"] = {
         name: shlex.join(plugrl_command(task, iterations, 0, Path("RUNS"), ours)[1:]) for name, task in tasks.items()
     }

@@ -231,12 +231,17 @@ def machine() -> dict[str, Any]:
         "processor": _processor(),
         "cpus": os.cpu_count(),
         "cpus_usable": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "load_average_1min": round(os.getloadavg()[0], 2),
+        "load_average": load_average(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "versions": _versions(),
         "thread_variables": {name: os.environ.get(name) for name in THREAD_VARIABLES},
     }
+
+
+def load_average() -> float:
+    """Processes that ran or wanted to, mean of the last minute: what else was going on before a benchmark."""
+    return round(os.getloadavg()[0], 2)
 
 
 def report(benchmark: str, settings: Mapping[str, Any], results: Mapping[str, Any]) -> dict[str, Any]:

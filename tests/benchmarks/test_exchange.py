@@ -25,6 +25,15 @@ def test_ratios_are_of_the_same_round_and_judged_by_the_targets():
     assert content["ratio_codec_n1"] == 2.5
     assert content["targets"] == {"ratio_codec_n1": {"at_most": 3.0, "met": True}}
     assert content["shapes"]["n1"]["plugrl"]["server_cpu_us"] is None
+    assert content["noisy_shapes"] == []
+
+
+def test_a_disturbed_floor_is_named(capsys):
+    disturbed = Block(Durations(1, 200.0, 100.0, 4000.0), None, 1.0)
+    content = exchange.results({"n1": {"codec": [disturbed], "plugrl": [disturbed]}})
+    assert content["noisy_shapes"] == ["n1"]
+    exchange.print_table(content)
+    assert "do not quote" in capsys.readouterr().err
 
 
 def test_the_floor_is_always_measured_and_states_policies_are_not_sent_images():
