@@ -21,6 +21,7 @@ from websockets.frames import Frame, Opcode
 from websockets.http11 import Response
 from websockets.protocol import State
 
+from plugrl_env_client.link.frames import FrameSpotter, FrameWriter
 from plugrl_env_client.link.interrupts import Interrupts
 
 ANSWER_SECONDS = 5.0  # how long we wait for the answer to our close frame
@@ -75,6 +76,8 @@ class Transport:
         self._interrupts = interrupts
         self._spin = spin
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
+        self._writer = FrameWriter()
+        self._spotter = FrameSpotter()
         self._events: deque[Frame | Response] = deque()
         self._parts: list[bytes] = []
         self._empty_at = time.monotonic()  # when the receive queue was last known to be empty
@@ -92,8 +95,10 @@ class Transport:
         """
         if not self.is_open:  # a close frame came along with what was read last
             self._closed_by_peer()
-        self._protocol.send_binary(message)
-        self._flush()
+        try:
+            self._send_all(self._writer.write(message))
+        except OSError as err:
+            self._broken(err)
 
     def ping(self) -> None:
         """Send a ping."""
@@ -120,8 +125,13 @@ class Transport:
                 if message is not None:
                     return message
             self._check_failure()
-            if not self._fill(patience):
+            count = self._fill(patience)
+            if count is None:
                 return Event.NOTHING
+            payload = self._spotter.payload(self._buffer[:count])
+            if payload is not None and self.is_open:
+                return bytes(payload)
+            self._feed(count)
 
     def poll(self) -> None:
         """Take in what has arrived, without waiting: answers pings and notices a close.
@@ -178,8 +188,8 @@ class Transport:
                 return message
         return None
 
-    def _fill(self, patience: float) -> bool:
-        """Read once, waiting for `patience` seconds; False when nothing came."""
+    def _fill(self, patience: float) -> int | None:
+        """Read once, waiting for `patience` seconds: the number of bytes, None when nothing came."""
         count = self._read()
         if count is None:
             with self._interrupts.waiting():
@@ -187,10 +197,7 @@ class Transport:
                 if count is None and self._wait(select.POLLIN, patience):
                     self._empty_at = time.monotonic()
                     count = self._read()
-        if count is None:
-            return False
-        self._feed(count)
-        return True
+        return count
 
     def _read(self) -> int | None:
         """Read what is there: the number of bytes, 0 at the end of the stream, None when there is nothing."""
@@ -220,6 +227,7 @@ class Transport:
     def _feed(self, count: int) -> None:
         """Give the core what was read; nothing read is the end of the stream."""
         if count:
+            self._spotter.fed(self._buffer[:count], handshake=self._protocol.state is State.CONNECTING)
             self._protocol.receive_data(bytes(self._buffer[:count]))
         else:
             self._protocol.receive_eof()
@@ -238,7 +246,7 @@ class Transport:
             except OSError as err:
                 self._broken(err)
 
-    def _send_all(self, data: bytes) -> None:
+    def _send_all(self, data: bytes | memoryview) -> None:
         rest = memoryview(data)
         while rest:
             try:

@@ -1,0 +1,128 @@
+"""The frames of whole binary messages, held against websockets' own core."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from plugrl_env_client.link.frames import FrameSpotter, FrameWriter
+from websockets.frames import Frame, Opcode
+from websockets.protocol import State
+from websockets.server import ServerProtocol
+
+SIZES = [0, 1, 7, 8, 9, 125, 126, 127, 65_535, 65_536, 300_001]
+
+
+def received(frame: bytes) -> bytes:
+    """What a server's core makes of a frame."""
+    core = ServerProtocol(state=State.OPEN)
+    core.receive_data(frame)
+    (event,) = core.events_received()
+    assert isinstance(event, Frame)
+    assert (event.opcode, event.fin) == (Opcode.BINARY, True)
+    return bytes(event.data)
+
+
+def sent(payload: bytes, opcode: Opcode = Opcode.BINARY, *, fin: bool = True) -> bytes:
+    """A server's frame."""
+    return Frame(opcode, payload, fin).serialize(mask=False)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_written_frame_is_read_by_websockets(size):
+    message = np.random.default_rng(size).bytes(size)
+
+    assert received(bytes(FrameWriter().write(message))) == message
+
+
+@given(st.lists(st.binary(max_size=300), min_size=1, max_size=5))
+def test_one_writer_writes_message_after_message(messages):
+    writer = FrameWriter()
+    assert [received(bytes(writer.write(message))) for message in messages] == messages
+
+
+def test_the_mask_changes_from_frame_to_frame():
+    writer, message = FrameWriter(), bytes(64)
+
+    assert len({bytes(writer.write(message)) for _ in range(8)}) == 8
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_read_of_one_whole_frame_is_spotted(size):
+    payload = bytes(size)
+    found = FrameSpotter().payload(memoryview(sent(payload)))
+
+    assert found is not None
+    assert bytes(found) == payload
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x82",
+        sent(b"ab")[:-1],
+        sent(b"ab") + b"\x82",
+        sent(b"ab") * 2,
+        sent(b"ab", Opcode.TEXT),
+        sent(b"", Opcode.PING),
+        sent(b"ab", fin=False),
+        Frame(Opcode.BINARY, b"ab").serialize(mask=True),
+    ],
+)
+def test_everything_else_is_for_the_core(data):
+    assert FrameSpotter().payload(memoryview(data)) is None
+
+
+@given(
+    st.lists(
+        st.sampled_from([(b"x" * size, op) for size in (0, 5, 200) for op in (Opcode.BINARY, Opcode.PING)]), max_size=6
+    ),
+    st.lists(st.integers(1, 40), max_size=30),
+)
+def test_no_frame_is_spotted_inside_another(frames, cuts):
+    """However a stream is cut into reads, what is spotted are messages of it, and the core reads all the others."""
+    stream = b"".join(
+        sent(payload[:125], opcode) if opcode is Opcode.PING else sent(payload) for payload, opcode in frames
+    )
+    spotter, core, messages = FrameSpotter(), [], []
+    for size in [*cuts, len(stream) + 1]:
+        data, stream = stream[:size], stream[size:]
+        payload = spotter.payload(memoryview(data))
+        if payload is not None:
+            messages.append((len(b"".join(core)), bytes(payload)))
+        elif data:
+            spotter.fed(memoryview(data))
+            core.append(data)
+    expected = [payload for payload, opcode in frames if opcode is Opcode.BINARY]
+    assert sorted([payload for _, payload in messages] + _binary(b"".join(core))) == sorted(expected)
+
+
+def _binary(stream: bytes) -> list[bytes]:
+    from websockets.client import ClientProtocol
+    from websockets.uri import parse_uri
+
+    core = ClientProtocol(parse_uri("ws://localhost/"), state=State.OPEN)
+    if stream:
+        core.receive_data(stream)
+    return [bytes(event.data) for event in core.events_received() if event.opcode is Opcode.BINARY]
+
+
+def test_frames_may_come_with_the_response():
+    spotter = FrameSpotter()
+    spotter.fed(memoryview(b"HTTP/1.1 101 Switching Protocols\r\n\r\n" + sent(b"metadata")), handshake=True)
+
+    assert spotter.payload(memoryview(sent(b"action"))) is not None
+
+
+def test_a_response_in_two_reads_leaves_everything_to_the_core():
+    spotter = FrameSpotter()
+    spotter.fed(memoryview(b"HTTP/1.1 101 Swit"), handshake=True)
+
+    assert spotter.payload(memoryview(sent(b"action"))) is None
+
+
+def test_fragments_leave_everything_to_the_core():
+    spotter = FrameSpotter()
+    spotter.fed(memoryview(sent(b"part", fin=False)))
+
+    assert spotter.payload(memoryview(sent(b"whole"))) is None
