@@ -14,10 +14,10 @@ from plugrl_protocol.connection import Connection, Role, Timeouts
 from plugrl_protocol.errors import LocalProtocolError
 from plugrl_protocol.messages import Metadata
 
-from plugrl_server.serving.connection.endpoint import WebSocketEndpoint
-from plugrl_server.serving.connection.http import Front
 from plugrl_server.serving.connection.metadata import server_metadata
 from plugrl_server.serving.connection.session import Session
+from plugrl_server.serving.connection.websocket.endpoint import WebSocketEndpoint
+from plugrl_server.serving.connection.websocket.http import Front
 from plugrl_server.serving.interface import Ending, RunEvents, RunResult, ServingOptions, TrainerSource
 from plugrl_server.serving.metrics import prometheus_text
 from plugrl_server.serving.scheduler import Scheduler

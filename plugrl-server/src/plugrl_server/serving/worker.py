@@ -45,13 +45,14 @@ class Pace:
     """Which kinds of calls are quick enough for the event loop's own thread.
 
     A tiny policy must not pay 100 us of thread hops for each inference, and a slow one must never block the loop: a
-    kind runs inline only after `CALLS` calls in a row that all took less than `LIMIT`. From then on a single slow call
-    (the process was not scheduled) is forgiven, a few of them or a very slow one are not.
+    kind runs inline only after `CALLS` calls in a row that all took less than `LIMIT`. From then on slow calls now and
+    then (the process was not scheduled) are forgiven; one in ten of them, or a very slow one, are not.
     """
 
     CALLS = 20
     LIMIT = 1e-3
-    VERY_SLOW = 10e-3
+    VERY_SLOW = 50e-3
+    MOST_TRUST = 100
 
     def __init__(self) -> None:
         self._trust: dict[Hashable, int] = {}
@@ -64,9 +65,9 @@ class Pace:
         """Take the duration of a call, s."""
         trust = self._trust.get(kind, 0)
         if seconds < self.LIMIT:
-            self._trust[kind] = min(trust + 1, 2 * self.CALLS)
+            self._trust[kind] = min(trust + 1, self.MOST_TRUST)
         elif seconds < self.VERY_SLOW and trust >= self.CALLS:
-            self._trust[kind] = trust - self.CALLS // 2
+            self._trust[kind] = trust - 10
         else:
             self._trust[kind] = 0
 

@@ -56,9 +56,8 @@ class _Asked:
 
 @dataclasses.dataclass(slots=True, eq=False)
 class _Settled:
-    """The envs reported on last: the outcome of their frames."""
+    """The envs reported on last: the outcome of their frames. Copies: a view would keep the whole message alive."""
 
-    env_indices: np.ndarray
     key: bytes
     terminated: np.ndarray
     truncated: np.ndarray
@@ -132,7 +131,7 @@ class EnvMemory:
         key = env_indices.tobytes()
         if self._settled is not None and self._settled.key != key:
             self._spread(self._settled)
-        self._settled = _Settled(env_indices, key, terminated, truncated, nodes)
+        self._settled = _Settled(key, terminated.copy(), truncated.copy(), nodes)
 
     # Previous frames ---------------------------------------------------------------------------------------------
 
@@ -156,10 +155,11 @@ class EnvMemory:
         return Steps(held, *states, versions, self._terminated[envs], self._truncated[envs], nodes)
 
     def _spread(self, settled: _Settled) -> None:
-        self._know(settled.env_indices)
-        self._terminated[settled.env_indices] = settled.terminated
-        self._truncated[settled.env_indices] = settled.truncated
-        self._nodes.update(zip(settled.env_indices.tolist(), settled.nodes, strict=True))
+        envs = np.frombuffer(settled.key, np.int64)
+        self._know(envs)
+        self._terminated[envs] = settled.terminated
+        self._truncated[envs] = settled.truncated
+        self._nodes.update(zip(envs.tolist(), settled.nodes, strict=True))
 
     def _know(self, env_indices: np.ndarray) -> None:
         """Make room for the highest env index."""

@@ -3,8 +3,8 @@
 import hmac
 
 import pytest
-from plugrl_server.serving.connection import auth
-from plugrl_server.serving.connection.auth import is_authorized, unauthorized
+from plugrl_server.serving.connection.websocket import auth
+from plugrl_server.serving.connection.websocket.auth import is_authorized, unauthorized
 from websockets.datastructures import Headers
 from websockets.server import ServerProtocol
 

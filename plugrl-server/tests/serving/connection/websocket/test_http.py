@@ -1,7 +1,7 @@
 """SPEC 1.3: plain GETs on the same port."""
 
 import pytest
-from plugrl_server.serving.connection.http import Front
+from plugrl_server.serving.connection.websocket.http import Front
 from websockets.datastructures import Headers
 from websockets.http11 import Request
 from websockets.server import ServerProtocol

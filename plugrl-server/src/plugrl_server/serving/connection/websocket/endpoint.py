@@ -12,17 +12,15 @@ import socket
 from collections.abc import Callable
 from typing import Protocol, cast
 
-import numpy as np
 from websockets.exceptions import PayloadTooBig
 from websockets.frames import Frame, Opcode
 from websockets.http11 import Request, Response
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
-logger = logging.getLogger(__name__)
+from plugrl_server.serving.connection.websocket.frames import FrameReader
 
-READ_SIZE = 2**20
-"""Bytes read at once, at most. Memory is only touched as far as a read fills it."""
+logger = logging.getLogger(__name__)
 
 # What websockets says of its own steps would repeat our lines; "parser failed" and the like still come through.
 _core_logger = logging.getLogger(f"{__name__}.core")
@@ -90,7 +88,7 @@ class WebSocketEndpoint(asyncio.BufferedProtocol):
         self._close_timeout = close_timeout
         self._protocol = ServerProtocol(max_size=max_size, extensions=None, logger=_core_logger)
         self._handler: Handler | None = None
-        self._buffer = np.empty(READ_SIZE, np.uint8).data
+        self._reader = FrameReader(max_size)
         self._fragments: list[bytes] = []
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -139,12 +137,18 @@ class WebSocketEndpoint(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         """Lend the buffer that the next read fills."""
-        return self._buffer
+        return self._reader.space()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Parse what was read."""
-        self._protocol.receive_data(cast("bytes", self._buffer[:nbytes]))  # it only copies from it
-        self._dispatch()
+        """Take what was read."""
+        self._reader.added(nbytes)
+        while (piece := self._reader.take()) is not None:
+            if not piece.is_message:
+                self._protocol.receive_data(cast("bytes", piece.data))  # it copies from it, whatever it is
+                self._dispatch()
+            elif self._handler is not None:
+                self._handler.received(cast("bytes", piece.data))
+        self._flush()
         if self._read is not None:
             self._read()
 
@@ -164,12 +168,7 @@ class WebSocketEndpoint(asyncio.BufferedProtocol):
     # Inside ------------------------------------------------------------------------------------------------------
 
     def _dispatch(self) -> None:
-        events = self._protocol.events_received()
-        if len(events) > 1 and self._protocol.state is State.CONNECTING:
-            logger.info("%s: spoke before its handshake was answered", self.peer)
-            self.abort()
-            return
-        for event in events:
+        for event in self._protocol.events_received():
             if isinstance(event, Frame):
                 self._frame(event)
             elif isinstance(event, Request):
@@ -183,6 +182,10 @@ class WebSocketEndpoint(asyncio.BufferedProtocol):
 
     def _request(self, request: Request) -> None:
         response = self._respond(self._protocol, request)
+        if response.status_code == 101 and not self._reader.begin_frames():
+            logger.info("%s: spoke before its handshake was answered", self.peer)
+            self.abort()
+            return
         self._protocol.send_response(response)
         if response.status_code == 101:
             self._stop_timer()

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from websockets.http11 import Request, Response
 from websockets.server import ServerProtocol
 
-from plugrl_server.serving.connection.auth import is_authorized, unauthorized
+from plugrl_server.serving.connection.websocket.auth import is_authorized, unauthorized
 
 PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 GUIDE = "This is a PlugRL server: connect by WebSocket, or GET /healthz, /readyz or /metrics.\n"

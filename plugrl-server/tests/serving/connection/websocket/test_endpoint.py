@@ -8,7 +8,7 @@ import struct
 import time
 
 import pytest
-from plugrl_server.serving.connection.endpoint import WebSocketEndpoint
+from plugrl_server.serving.connection.websocket.endpoint import WebSocketEndpoint
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import Frame, Opcode

@@ -1,0 +1,1 @@
+"""The bytes of a connection: HTTP, keys, frames, closing. Nothing of PlugRL's messages."""
