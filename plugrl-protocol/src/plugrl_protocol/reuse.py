@@ -7,7 +7,7 @@ ends hold exactly the envs whose last feedback on this connection did not end th
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -57,15 +57,15 @@ class HeldObservations:
             self._forget(layout)
         ended = feedback.terminated | feedback.truncated
         if np.count_nonzero(ended):
-            envs, rows = envs[~ended], rows.take(~ended)
+            envs, rows = envs[~ended], _frozen(rows.take(~ended))
         elif frame_bytes > _SMALL_FRAME and 2 * len(rows) * self._row_bytes < frame_bytes:
-            envs, rows = envs.copy(), rows.take(np.arange(len(rows)))
+            envs, rows = envs.copy(), _frozen(rows.take(np.arange(len(rows))))
         key = envs.tobytes()
         if self._last is None or key != self._last_key or len(envs) < len(ended):
             self._release(feedback.env_indices)
             self._put_away()
             self._where[envs] = _LAST
-        self._last, self._last_envs, self._last_key = _frozen(rows), envs, key
+        self._last, self._last_envs, self._last_key = _tight(rows), envs, key
 
     def complete(self, infer: Infer) -> Infer:
         """The infer as it would have come without `reuse`: every row there, and the text no wider than it must be.
@@ -73,17 +73,12 @@ class HeldObservations:
         Raises:
             RemoteProtocolError: A row is not held, does not fit the rows that were sent, or all are too large.
         """
-        reuse, sent = infer.reuse, infer.observation
+        sent, reuse = _tight(infer.observation), infer.reuse
         reused = 0 if reuse is None else np.count_nonzero(reuse)
         if reuse is None or not reused:
-            return infer if reuse is None and _tight(sent.text) is sent.text else _replace(infer, _tightened(sent))
+            return infer if reuse is None and sent is infer.observation else _replace(infer, sent)
         envs = infer.env_indices if reused == len(reuse) else infer.env_indices[reuse]
-        key = envs.tobytes()
-        if self._last is None or key != self._last_key:
-            self._check_held(envs)
-        self._check_layout(sent)
-        _check_size(len(reuse) * self._row_bytes, self._max_bytes)
-        held = _ordered(self._take(envs, key), sent)
+        held = self._take(envs, sent, len(reuse))
         return _replace(infer, _merge(reuse, held, sent, self._max_bytes) if len(sent) else held)
 
     def _forget(self, layout: Layout) -> None:
@@ -111,27 +106,33 @@ class HeldObservations:
                 self._store = _Store(last)
             self._where[envs[left]] = 1 + self._store.put(last.take(left))
 
-    def _take(self, envs: np.ndarray, key: bytes) -> Observation:
-        if self._last is not None and key == self._last_key:
-            return self._last
-        self._put_away()
-        assert self._store is not None  # noqa: S101 - envs that are held are in one of the two
-        return self._store.take(self._where[envs] - 1, self._max_bytes)
+    def _take(self, envs: np.ndarray, sent: Observation, rows: int) -> Observation:
+        """What these envs hold, with the keys in the order of `sent`, to be one of so many rows."""
+        last = self._last if envs.tobytes() == self._last_key else None
+        if last is None:
+            self._check_held(envs)
+        layout = _layout(sent)
+        if layout != self._layout:
+            self._refuse_layout(layout)
+        _check_size(rows * self._row_bytes, self._max_bytes)
+        if last is None:
+            self._put_away()
+            assert self._store is not None  # noqa: S101 - envs that are held are in one of the two
+            last = self._store.take(self._where[envs] - 1, self._max_bytes)
+        return _ordered(last, sent)
 
     def _check_held(self, envs: np.ndarray) -> None:
         missing = self._where[envs] == _NOWHERE
         if np.count_nonzero(missing):
             raise RemoteProtocolError("10.1 reuse/held", _not_held(envs[missing][0]))
 
-    def _check_layout(self, sent: Observation) -> None:
-        found = _layout(sent)
-        if found == self._layout:
-            return
+    def _refuse_layout(self, found: Layout) -> NoReturn:
         for kind, name in sorted(found.keys() | self._layout.keys()):
             expected, got = (_describe(layout.get((kind, name))) for layout in (self._layout, found))
             if expected != got:
-                detail = f"infer.data.{kind}.{show_key(name)}: expected {expected} as in the feedback, got {got}"
-                raise RemoteProtocolError("10.1 reuse/shape", detail)
+                break
+        detail = f"infer.data.{kind}.{show_key(name)}: expected {expected} as in the feedback, got {got}"
+        raise RemoteProtocolError("10.1 reuse/shape", detail)
 
 
 class ReusableEnvs:
@@ -143,6 +144,11 @@ class ReusableEnvs:
     def reported(self, feedback: Feedback) -> None:
         """This feedback has been sent."""
         self._held[feedback.env_indices] = ~(feedback.terminated | feedback.truncated)
+
+    def among(self, env_indices: np.ndarray) -> np.ndarray:
+        """b1[n]: which of these envs they are."""
+        held: np.ndarray = self._held[env_indices]
+        return held
 
     def check(self, infer: Infer) -> None:
         """Make sure that the server can complete `infer`.
@@ -246,7 +252,7 @@ def _longer(rows: np.ndarray, count: int) -> np.ndarray:
 
 def _merge(reuse: np.ndarray, held: Observation, sent: Observation, max_bytes: int) -> Observation:
     """All rows in the order of the message: those held where b1[n] `reuse` is true, those sent elsewhere."""
-    texts = held.text, _tight(sent.text)
+    texts = held.text, sent.text
     width = max(text.dtype.itemsize for text in texts)
     _check_size(len(reuse) * width, max_bytes)
     kept, new = np.flatnonzero(reuse), np.flatnonzero(~reuse)
@@ -273,29 +279,25 @@ def _ordered(held: Observation, sent: Observation) -> Observation:
     )
 
 
-def _frozen(observation: Observation) -> Observation:
-    """The same, tight, and as read-only as what is decoded: what is handed out may be handed out again."""
-    frozen = _tightened(observation)
-    for array in (*frozen.images.values(), *frozen.states.values(), frozen.text):
+def _frozen(copy: Observation) -> Observation:
+    """Our copy, as read-only as what is decoded: what is handed out may be handed out again."""
+    for array in (*copy.images.values(), *copy.states.values(), copy.text):
         array.flags.writeable = False
-    return frozen
+    return copy
 
 
-def _tightened(observation: Observation) -> Observation:
-    text = _tight(observation.text)
-    return observation if text is observation.text else Observation(observation.images, observation.states, text)
-
-
-def _tight(text: np.ndarray) -> np.ndarray:
-    """`text` as wide as its longest string, as if these rows had travelled alone (SPEC 3.4)."""
+def _tight(observation: Observation) -> Observation:
+    """The same with text as wide as its longest string, as if these rows had travelled alone (SPEC 3.4)."""
+    text = observation.text
     width = text.dtype.itemsize // 4
     if width <= 1 or not len(text):
-        return text
+        return observation
     characters = np.ascontiguousarray(text).view(np.uint32).reshape(len(text), width)
     if characters[:, -1].any():
-        return text
+        return observation
     used = np.flatnonzero(characters.any(axis=0))
-    return text.astype(f"<U{used[-1] + 1 if len(used) else 1}")
+    text = text.astype(f"<U{used[-1] + 1 if len(used) else 1}")
+    return Observation(observation.images, observation.states, text)
 
 
 def _layout(observation: Observation) -> Layout:
