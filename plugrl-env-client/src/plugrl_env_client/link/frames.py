@@ -7,44 +7,53 @@ copied into fresh memory several times, which takes longer than all other work o
 import os
 import struct
 import sys
+from collections.abc import Iterator
 
 import numpy as np
+
+try:
+    from websockets.speedups import apply_mask
+except ImportError:  # no C compiler where websockets was installed
+    from websockets.utils import apply_mask
 
 BINARY = 0x82  # FIN and the opcode of a binary message
 _FIN, _CONTROL, _MASKED, _SIZE = 0x80, 0x08, 0x80, 0x7F
 _HEAD = 16  # room for the longest head, 14 bytes, so that the payload is aligned
+_SMALL = 4096  # bytes up to which new memory costs less than NumPy's calls
 _KEPT = 64 * 2**20  # a larger buffer is not kept for the next message
 
 
 class FrameWriter:
-    """Masks messages into one buffer, which is used again and again."""
+    """Masks messages; large ones into one buffer, which is used again and again."""
 
     def __init__(self) -> None:
-        self._buffer = np.empty(4096, np.uint8)
+        self._buffer = np.empty(_SMALL, np.uint8)
+        self._keys: Iterator[tuple[bytes]] = iter(
+            ()
+        )  # of random bytes: asking the system for four at a time costs more than masking
 
-    def write(self, message: bytes) -> memoryview:
+    def write(self, message: bytes) -> bytes | memoryview:
         """The frame of a binary message, valid until the next one is written."""
+        key = next(self._keys, None)
+        if key is None:  # unpredictable to whoever chose the message (RFC 6455 10.3)
+            self._keys = struct.iter_unpack("4s", os.urandom(1024))
+            key = next(self._keys)
+        if len(message) <= _SMALL:
+            return b"".join((_head(len(message)), key[0], apply_mask(message, key[0])))
+        return self._write_large(message, key[0])
+
+    def _write_large(self, message: bytes, key: bytes) -> memoryview:
         size = len(message)
-        room = _HEAD + size + 8
-        if room > len(self._buffer) or len(self._buffer) > max(_KEPT, room):
-            self._buffer = np.empty(room, np.uint8)
-        key = os.urandom(4)  # unpredictable to whoever chose the message (RFC 6455 10.3)
-        words, left = divmod(size, 8)
-        payload = self._buffer[_HEAD : _HEAD + size]
-        np.bitwise_xor(
-            np.frombuffer(message, np.uint64, words),
-            np.uint64(int.from_bytes(key * 2, sys.byteorder)),
-            out=payload[: 8 * words].view(np.uint64),
-        )
-        if left:
-            payload[8 * words :] = np.frombuffer(message, np.uint8, left, 8 * words) ^ np.frombuffer(
-                key * 2, np.uint8, left
-            )
+        if len(self._buffer) < _HEAD + size or len(self._buffer) > max(_KEPT, _HEAD + size):
+            self._buffer = np.empty(_HEAD + size, np.uint8)
         head = _head(size) + key
-        start = _HEAD - len(head)
-        frame = self._buffer.data[start : _HEAD + size]
-        frame[: len(head)] = head
-        return frame
+        start, words = _HEAD - len(head), size // 8
+        payload = self._buffer[_HEAD : _HEAD + size]
+        mask = np.uint64(int.from_bytes(key * 2, sys.byteorder))
+        np.bitwise_xor(np.frombuffer(message, np.uint64, words), mask, out=payload[: 8 * words].view(np.uint64))
+        self._buffer.data[_HEAD + 8 * words : _HEAD + size] = apply_mask(message[8 * words :], key)
+        self._buffer.data[start:_HEAD] = head
+        return self._buffer.data[start : _HEAD + size]
 
 
 class FrameSpotter:

@@ -12,6 +12,7 @@ import math
 import select
 import socket
 import ssl
+import struct
 import time
 from collections import deque
 
@@ -31,6 +32,7 @@ BROKEN = Close(1006)
 
 _BUFFER_BYTES = 1 << 18
 _PATIENCE = 1.0  # how long one receive blocks before a caller may look at its deadlines
+_DONT_WAIT: int = getattr(socket, "MSG_DONTWAIT", 0)
 _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -70,7 +72,10 @@ class Transport:
     def __init__(
         self, sock: socket.socket, protocol: ClientProtocol, interrupts: Interrupts, *, spin: float = 0.0
     ) -> None:
-        sock.setblocking(False)
+        # With a timeout of the kernel's own, waiting for an answer is one system call instead of three.
+        self._kernel_waits = not isinstance(sock, ssl.SSLSocket) and hasattr(socket, "MSG_DONTWAIT")
+        self._kernel_patience = 0.0
+        sock.setblocking(self._kernel_waits)
         self._sock = sock
         self._protocol = protocol
         self._interrupts = interrupts
@@ -190,19 +195,31 @@ class Transport:
 
     def _fill(self, patience: float) -> int | None:
         """Read once, waiting for `patience` seconds: the number of bytes, None when nothing came."""
-        count = self._read()
+        recently_empty = time.monotonic() - self._empty_at < _PATIENCE
+        count = None if recently_empty and not self._spin else self._read()
         if count is None:
             with self._interrupts.waiting():
                 count = self._spin_read() if self._spin else None
-                if count is None and self._wait(select.POLLIN, patience):
-                    self._empty_at = time.monotonic()
-                    count = self._read()
+                if count is None:
+                    count = self._wait_and_read(patience)
         return count
 
-    def _read(self) -> int | None:
-        """Read what is there: the number of bytes, 0 at the end of the stream, None when there is nothing."""
+    def _wait_and_read(self, patience: float) -> int | None:
+        if not self._kernel_waits:
+            return self._read() if self._wait(select.POLLIN, patience) else None
+        if patience != self._kernel_patience:
+            seconds, rest = divmod(max(math.ceil(patience * 1e6), 1), 10**6)  # 0 would wait for ever
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", seconds, rest))
+            self._kernel_patience = patience
+        return self._read(0)
+
+    def _read(self, flags: int = _DONT_WAIT) -> int | None:
+        """Read what is there: the number of bytes, 0 at the end of the stream, None when there is nothing.
+
+        Without flags, a socket whose waits are the kernel's waits for something to come.
+        """
         try:
-            return self._sock.recv_into(self._buffer)
+            return self._sock.recv_into(self._buffer, 0, flags if self._kernel_waits else 0)
         except _NOT_NOW:
             self._empty_at = time.monotonic()
             return None
@@ -248,9 +265,10 @@ class Transport:
 
     def _send_all(self, data: bytes | memoryview) -> None:
         rest = memoryview(data)
+        flags = _DONT_WAIT if self._kernel_waits else 0
         while rest:
             try:
-                rest = rest[self._sock.send(rest) :]
+                rest = rest[self._sock.send(rest, flags) :]
             except _NOT_NOW:
                 if not self._wait(select.POLLOUT, STALL_SECONDS):
                     raise TimeoutError(f"nothing could be sent for {STALL_SECONDS:g} s") from None
