@@ -120,7 +120,8 @@ def _check_client(parser: argparse.ArgumentParser, arguments: argparse.Namespace
     listener = Listener(options.host, options.port)
     try:
         _say(f"{parser.prog}: listening on {options.host} port {listener.port}")
-        check_client(options, report, listener)
+        start = "" if options.command is not None else ": start the client now"
+        check_client(options, report, listener, lambda name: _say(f"{parser.prog}: {name}{start}"))
     finally:
         listener.close()
 

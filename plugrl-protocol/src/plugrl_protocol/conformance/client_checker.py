@@ -18,9 +18,19 @@ _SCENARIOS: dict[str, Callable[[Stage], None]] = {
 }
 
 
-def check_client(options: ClientOptions, report: Report, listener: Listener) -> None:
-    """Run the scenarios of `options` against the client that comes to `listener`."""
+def check_client(
+    options: ClientOptions, report: Report, listener: Listener, announce: Callable[[str], None] = lambda _: None
+) -> None:
+    """Run the scenarios of `options`.
+
+    Args:
+        options: What to do.
+        report: Where to count and note.
+        listener: Where the client comes.
+        announce: Told the name of each scenario before it waits for the client.
+    """
     for number, name in enumerate(options.scenarios, start=1):
+        announce(name)
         stage = Stage(options, report, listener)
         stage.play(name, _SCENARIOS[name])
         rest = options.scenarios[number:]

@@ -3,11 +3,11 @@
 import socket
 
 from plugrl_protocol.conformance.calling.options import ServerOptions
-from plugrl_protocol.conformance.calling.talk import Talk
+from plugrl_protocol.conformance.calling.talk import RunOverError, Talk
 from plugrl_protocol.conformance.peer.dialing import DialError, connect, dial, get
 from plugrl_protocol.conformance.peer.endpoint import Endpoint
 from plugrl_protocol.conformance.peer.trace import Trace
-from plugrl_protocol.conformance.report import Report
+from plugrl_protocol.conformance.report import Report, ViolationError
 
 
 class KeyNeededError(Exception):
@@ -34,6 +34,7 @@ class Caller:
         self.trace = Trace()
         self.features: frozenset[str] = frozenset()
         self._talks: list[Talk] = []
+        self._endpoints: list[Endpoint] = []
         self._sockets: list[socket.socket] = []
 
     def call(self, name: str) -> Talk:
@@ -46,7 +47,16 @@ class Caller:
             DialError: The server cannot be reached.
             KeyNeededError: It wants another API key.
             ViolationError: It does not send metadata.
+            RunOverError: It has ended its run, as another connection shows.
         """
+        try:
+            return self._call(name)
+        except (DialError, ViolationError):
+            if any(talk.stopped() for talk in self._talks):
+                raise RunOverError from None
+            raise
+
+    def _call(self, name: str) -> Talk:
         key = self.options.api_key
         try:
             endpoint = self.dial(name, authorization=None if key is None else f"Api-Key {key}")
@@ -67,7 +77,7 @@ class Caller:
     def dial(self, name: str, *, authorization: str | None = None, compression: bool = False) -> Endpoint:
         """Connect and upgrade; see `dialing.dial`."""
         options = self.options
-        return dial(
+        endpoint = dial(
             options.host,
             options.port,
             self.trace,
@@ -76,6 +86,8 @@ class Caller:
             authorization=authorization,
             compression=compression,
         )
+        self._endpoints.append(endpoint)
+        return endpoint
 
     def connect_only(self) -> None:
         """Open a TCP connection that never says anything."""
@@ -91,3 +103,5 @@ class Caller:
             sock.close()
         for talk in self._talks:
             talk.hang_up()
+        for endpoint in self._endpoints:
+            endpoint.drop()

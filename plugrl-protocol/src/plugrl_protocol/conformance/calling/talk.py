@@ -17,6 +17,7 @@ from plugrl_protocol.exchange import Exchange, Role
 from plugrl_protocol.messages import Action, Feedback, Infer, Metadata, message_from_wire
 from plugrl_protocol.spaces import ActionSpace, BoxSpace, Declaration
 
+_GLANCE_SECONDS = 0.1  # what the server says to several connections at once need not arrive at once
 _PROGRESS = "4.2 exchange/progress"
 _CODEC = (
     "1 layers/websocket",
@@ -189,6 +190,11 @@ class Talk:
         if not self.endpoint.pongs:
             raise ViolationError("7.7 closing/liveness", "a ping was not answered")
         self._report.passed("7.7 closing/liveness")
+
+    def stopped(self) -> bool:
+        """Whether the server has closed this connection with a stop; a message that has come is thrown away."""
+        received = self.endpoint.receive(_GLANCE_SECONDS)
+        return isinstance(received, Closed) and received.close == STOP
 
     def hang_up(self) -> None:
         """Say goodbye."""

@@ -199,10 +199,13 @@ class Session:
 
     def _remember(self, feedback: Feedback) -> None:
         self._step_ids.completed(feedback)
+        layout = _layout(feedback.observation)
+        if layout != self._layout:  # rows that cannot be batched with the others are not held beside them
+            self._reusable.clear()
+            self._layout = layout
         done = feedback.terminated | feedback.truncated
         self._reusable.update(feedback.env_indices[~done].tolist())
         self._reusable.difference_update(feedback.env_indices[done].tolist())
-        self._layout = _layout(feedback.observation)
 
 
 def _layout(observation: Observation) -> dict[str, str]:

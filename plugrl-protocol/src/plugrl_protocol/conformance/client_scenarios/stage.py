@@ -37,6 +37,7 @@ class Stage:
         self.met = False
         self._listener = listener
         self._trace = Trace()
+        self._guests: list[Guest] = []
         self._process: ShellCommand | None = None
         self._counts_status = True
 
@@ -54,10 +55,16 @@ class Stage:
             scenario(self)
             self._judge_status()
         except (ViolationError, RemoteProtocolError) as broken:
-            trace = self._trace.lines()  # before the process is ended, which would add to it
+            self._drop_guests()  # so that a client that says goodbye need not wait for our answer
             if self._process is not None:
                 self._process.end()
-            self.report.violation(broken.clause, broken.detail, [*self._last_frames(trace), *self._output()])
+            self.report.violation(broken.clause, broken.detail, [*self._last_frames(), *self._output()])
+        finally:
+            self._drop_guests()
+
+    def _drop_guests(self) -> None:
+        for guest in self._guests:
+            guest.endpoint.drop()
 
     def welcome(self, earlier: frozenset[int] | None = None) -> Session:
         """Wait for the client to connect.
@@ -113,9 +120,8 @@ class Stage:
         until = time.monotonic() + (_LINGER_SECONDS if self._process is None else self.options.timeout)
         while time.monotonic() < until:
             ended = self._process is not None and self._process.ended
-            guest = self._listener.look(self._trace)
+            guest = self._look()
             if guest is not None:
-                guest.endpoint.drop()
                 raise ViolationError(clause, f"the client connected again after {what}")
             if ended:
                 return
@@ -145,7 +151,7 @@ class Stage:
         until = time.monotonic() + self.options.timeout
         while time.monotonic() < until:
             ended = self._process is not None and self._process.ended
-            guest = self._listener.look(self._trace)
+            guest = self._look()
             if guest is not None:
                 self.met = True
                 return guest
@@ -156,9 +162,15 @@ class Stage:
 
     def _waiting_guests(self) -> list[Guest]:
         guests: list[Guest] = []
-        while (guest := self._listener.look(Trace())) is not None:
+        while (guest := self._look()) is not None:
             guests.append(guest)
         return guests
+
+    def _look(self) -> Guest | None:
+        guest = self._listener.look(self._trace)
+        if guest is not None:
+            self._guests.append(guest)
+        return guest
 
     def _judge_status(self) -> None:
         if self._process is None or not self._counts_status:
@@ -170,8 +182,9 @@ class Stage:
             raise ViolationError(_EXIT, f"expected the client to exit with 0, got {say_status(status)}")
         self.report.passed(_EXIT)
 
-    def _last_frames(self, trace: list[str]) -> list[str]:
-        return ["the last frames, newest last:", *(f"  {line}" for line in trace)] if trace else []
+    def _last_frames(self) -> list[str]:
+        lines = [f"  {line}" for line in self._trace.lines()]
+        return ["the last frames, newest last:", *lines] if lines else []
 
     def _output(self) -> list[str]:
         if self._process is None:
