@@ -100,7 +100,7 @@ class Rollout:
         self._observation: Observation
         self._infos: dict[str, np.ndarray] = {}
         self._reuses = False  # on this connection
-        self._reusable = np.zeros(env.num_envs, np.bool_)  # the server holds what the env still shows
+        self._changed: np.ndarray | None = None  # b1[n]: shows something else than it reported last; None: nobody
         self._checked = False
 
     def run(self) -> Outcome:
@@ -124,8 +124,8 @@ class Rollout:
         """Use one connection until it ends; True when this side has ended it because all is done."""
         self._plan.reconnected()
         self._reuses = self._options.reuse_feedback_obs and REUSE in link.features
-        self._reusable[:] = False
-        self._restart_ended()
+        self._changed = None
+        self._restart_ended(np.zeros(0, np.int64))
         ended = "closed by this client"
         try:
             self._converse(link)
@@ -187,7 +187,7 @@ class Rollout:
 
     def _ask(self, link: Link, waiting: np.ndarray) -> None:
         first = link.exchanges == 0 and DECLARE in link.features
-        reuse = self._reusable[waiting] if self._reuses else None
+        reuse = self._reusable(link, waiting) if self._reuses else None
         infer = Infer(
             observation=self._rows(waiting if reuse is None else waiting[~reuse]),
             env_indices=waiting,
@@ -216,13 +216,12 @@ class Rollout:
             info=info,
         )
         link.feedback(feedback)
-        if self._reuses:
-            self._reusable[owing] = ~(owed.terminated | owed.truncated)
+        self._changed = None
         self._plan.sent(owing)
         self._reconnector.completed()
         self._progress(link.waited)
         if owed.episode is not None:
-            self._restart_ended()
+            self._restart_ended(owing[self._reuses & link.reusable(owing)])
 
     def _step(self, link: Link) -> None:
         link.poll()
@@ -231,7 +230,6 @@ class Rollout:
         if not self._checked:
             self._check(step)
         self._observation = step.observation
-        self._reusable[:] = False
         self._infos = dict(step.infos)
         returns = self._plan.record(step.rewards, step.terminated, step.truncated, self._infos.get("success"))
         self._tally.steps += self._env.num_envs - len(resetting)
@@ -240,26 +238,32 @@ class Rollout:
         if len(resetting):
             self._plan.restarted(resetting)
 
-    def _restart_ended(self) -> None:
-        """Begin the next episode where one has ended and was reported (or cannot be reported any more)."""
+    def _restart_ended(self, held: np.ndarray) -> None:
+        """Begin the next episode where one has ended and was reported (or cannot be reported any more).
+
+        The others show what they showed, but an env (a camera, say) may look again: the envs whose observation the
+        server holds, int64[k] `held`, are compared.
+        """
         if self._env.resets_in_step:
             return
         ended = self._plan.ended()
         if len(ended):
-            self._reset(ended)
+            before = self._observation.take(held)  # a copy, which the env cannot overwrite
+            self._observation = self._env.reset_indices(ended)
             self._plan.restarted(ended)
+            if len(held):
+                self._changed = np.zeros(self._env.num_envs, np.bool_)
+                self._changed[held] = ~unchanged(before, self._observation.take(held))
 
-    def _reset(self, ended: np.ndarray) -> None:
-        """Reset some envs. The others show what they showed, but an env (a camera, say) may look again."""
-        held = self._reusable.nonzero()[0]
-        before = self._observation.take(held)  # a copy, which the env cannot overwrite
-        self._observation = self._env.reset_indices(ended)
-        if len(held):
-            self._reusable[held] = unchanged(before, self._observation.take(held))
+    def _reusable(self, link: Link, waiting: np.ndarray) -> np.ndarray:
+        """b1[k]: whose observation the server holds. Nobody has been stepped between its feedback and this infer."""
+        reusable = link.reusable(waiting)
+        return reusable if self._changed is None else reusable & ~self._changed[waiting]
 
     def _rows(self, indices: np.ndarray) -> Observation:
-        everyone = len(indices) == self._env.num_envs
-        return self._observation if everyone else self._observation.take(indices)
+        if len(indices) == self._env.num_envs:
+            return self._observation
+        return self._observation.take(indices if len(indices) else slice(0))
 
     def _declaration(self) -> Declaration | None:
         if self._env.action_space is None:

@@ -4,6 +4,8 @@ import math
 from dataclasses import dataclass, fields
 from typing import NoReturn, TypeAlias
 
+import numpy as np
+
 from plugrl_protocol.closing import (
     ACTION_TIMEOUT,
     FEEDBACK_TIMEOUT,
@@ -142,6 +144,10 @@ class Connection:
     def holding(self, env_index: int) -> bool:
         """Whether the env holds an action on this connection."""
         return env_index in self._exchange.holders
+
+    def reusable(self, env_indices: np.ndarray) -> np.ndarray:
+        """Client: b1[n], whose last feedback's observation the server holds (SPEC 10.1); nobody's without REUSE."""
+        return self._reusable.among(env_indices)
 
     def receive(self, frame: bytes | bytearray | memoryview, now: float) -> Message:
         """Take a binary frame from the peer.

@@ -297,6 +297,7 @@ def _tight(observation: Observation) -> Observation:
         return observation
     used = np.flatnonzero(characters.any(axis=0))
     text = text.astype(f"<U{used[-1] + 1 if len(used) else 1}")
+    text.flags.writeable = False
     return Observation(observation.images, observation.states, text)
 
 

@@ -3,6 +3,7 @@
 import logging
 import time
 
+import numpy as np
 from plugrl_protocol.closing import DONE, Close
 from plugrl_protocol.connection import CloseNow, Connection, Ping, Role, Timeouts
 from plugrl_protocol.errors import RemoteProtocolError
@@ -87,6 +88,10 @@ class Link:
     def features(self) -> frozenset[str]:
         """What the server offers (SPEC 10)."""
         return self._connection.features
+
+    def reusable(self, env_indices: np.ndarray) -> np.ndarray:
+        """b1[n]: whose last feedback's observation the server holds (SPEC 10.1)."""
+        return self._connection.reusable(env_indices)
 
     def infer(self, infer: Infer) -> Action:
         """Ask for actions and wait for them.
