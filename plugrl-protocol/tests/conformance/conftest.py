@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 from plugrl_protocol.closing import DONE, STOP, Close, Reaction, reaction, reject
 from plugrl_protocol.codec import decode, encode
 from plugrl_protocol.conformance.calling.caller import Caller
@@ -24,7 +25,7 @@ from plugrl_protocol.conformance.peer.trace import Trace
 from plugrl_protocol.conformance.probe_env import episode_length
 from plugrl_protocol.conformance.report import Report
 from plugrl_protocol.connection import DECLARE, REUSE, Connection, Role
-from plugrl_protocol.errors import RemoteProtocolError
+from plugrl_protocol.errors import ProtocolError, RemoteProtocolError
 from plugrl_protocol.messages import Action, Feedback, Infer, Metadata
 from plugrl_protocol.observation import Observation
 from plugrl_protocol.spaces import Declaration
@@ -308,6 +309,71 @@ class HonestServer:
         connection.send(answer, 0.0)
         self.send(endpoint, "action", answer.to_wire())
         return None
+
+
+class Mouthpiece:
+    """In place of an endpoint: what the peer says is set, what is sent to it is dropped."""
+
+    pongs = 1
+
+    def __init__(self) -> None:
+        self.says: Any = None
+
+    def receive(self, timeout: float) -> Any:
+        return self.says
+
+    def send(self, frame: bytes) -> None:
+        """Nobody listens."""
+
+    def ping(self) -> None:
+        """Nobody listens."""
+
+
+JUNK = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 70_000),
+    st.floats(),
+    st.text(max_size=3),
+    st.binary(max_size=3),
+    st.sampled_from([{}, [], [0], ["a"], {"x": {}}]),
+    st.builds(
+        np.zeros,
+        st.lists(st.integers(0, 3), max_size=3),
+        st.sampled_from(["i8", "u1", "f4", "f8", "?", "U2", ">f8", "u8"]),
+    ),
+    st.just(np.full((2, 1), np.nan)),
+    st.just(np.float32(3)),
+)
+
+
+@st.composite
+def damaged(draw: Callable[..., Any], wire: dict[str, Any]) -> bytes:
+    """A message with junk somewhere in it, or with some of its bytes lost."""
+
+    def damage(value: Any) -> Any:
+        if not isinstance(value, dict) or not value or draw(st.booleans()):
+            return draw(JUNK)
+        key = draw(st.sampled_from(sorted(value)))
+        rest = {name: item for name, item in value.items() if name != key}
+        return rest if draw(st.integers(0, 5)) == 0 else rest | {key: damage(value[key])}
+
+    try:
+        frame = encode(damage(wire))
+    except ProtocolError:  # junk that may not travel: NaN in a map key, say
+        frame = encode(wire)
+    cut = draw(st.integers(0, len(frame)))
+    return frame[:cut] + draw(st.binary(max_size=2)) + frame[cut:] if draw(st.integers(0, 3)) == 0 else frame
+
+
+@pytest.fixture(scope="session")
+def mouthpiece() -> type[Mouthpiece]:
+    return Mouthpiece
+
+
+@pytest.fixture(scope="session")
+def damage() -> Callable[..., st.SearchStrategy[bytes]]:
+    return damaged
 
 
 @pytest.fixture

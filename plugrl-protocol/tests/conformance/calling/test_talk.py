@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from plugrl_protocol.closing import RESYNC, STOP, Close
 from plugrl_protocol.codec import encode
 from plugrl_protocol.conformance.calling.talk import RunOverError, ServerClosedError, Talk, box
-from plugrl_protocol.conformance.clauses import Side
+from plugrl_protocol.conformance.clauses import BY_ID, Side
 from plugrl_protocol.conformance.report import Report, ViolationError
 from plugrl_protocol.errors import ProtocolError
 from plugrl_protocol.messages import Action, Metadata
@@ -236,3 +238,22 @@ def test_the_space_of_the_run(talk):
     opened, _ = talk({"action_dim": 6})
 
     assert opened.space == box(6)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_whatever_a_server_sends_the_checker_does_not_crash(data, damage, mouthpiece, server_options):
+    endpoint = mouthpiece()
+    opened = Talk(endpoint, Report("checker", Side.SERVER), server_options())
+    metadata = Metadata({"action_horizon": 4, "action_dim": 2, "features": ["declare-spaces"], "x": 1}).to_wire()
+    action = Action(actions(4, 2), np.array([0, 1])).to_wire()
+    broken = None
+    try:
+        endpoint.says = data.draw(damage(metadata)) if data.draw(st.booleans()) else encode(metadata)
+        opened.greet()
+        opened.send(opened.script.infer([0, 1]))
+        endpoint.says = data.draw(damage(action))
+        opened.take_action()
+    except (ViolationError, ProtocolError) as error:
+        broken = error
+    assert broken is None or (broken.clause in BY_ID and broken.detail)

@@ -128,6 +128,16 @@ def test_a_client_that_does_not_come_back_after_a_resync(play, probe_client):
     assert first(report) == "7.2 closing/reconnect"
 
 
+def test_a_client_that_minds_a_newer_version(play, probe_client):
+    class Strict(probe_client):
+        def exchange(self):
+            return Close(1008, "version 2?") if self.closes else super().exchange()
+
+    report, _ = play(resync, Strict)
+
+    assert first(report) == "5.1 metadata/version"
+
+
 def test_a_client_that_keeps_the_old_connections_feedback(play, probe_client):
     class Keeping(probe_client):
         kept = None

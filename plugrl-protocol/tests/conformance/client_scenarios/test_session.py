@@ -2,12 +2,16 @@
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from plugrl_protocol.closing import Close
 from plugrl_protocol.codec import encode
-from plugrl_protocol.conformance.client_scenarios.session import LeftError
+from plugrl_protocol.conformance.clauses import BY_ID
+from plugrl_protocol.conformance.client_scenarios.session import LeftError, Session
+from plugrl_protocol.conformance.probe_tracker import ProbeTracker
 from plugrl_protocol.conformance.report import ViolationError
 from plugrl_protocol.errors import ProtocolError
-from plugrl_protocol.messages import Infer
+from plugrl_protocol.messages import Feedback, Infer
 from plugrl_protocol.observation import Observation
 from plugrl_protocol.spaces import Declaration, DiscreteSpace
 from websockets.frames import Frame, Opcode
@@ -227,3 +231,29 @@ def test_after_a_resync_the_first_message_is_an_infer_of_all_envs(session, infer
     send(client, infer([1, 0, 2]))
     opened.infer()
     assert report.has_passed("7.6 reconnect/all-envs")
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_whatever_a_client_sends_the_checker_does_not_crash(data, damage, mouthpiece, report):
+    """Honest messages with junk in them, through everything that looks at a message; the probe's tracker too."""
+    endpoint = mouthpiece()
+    opened = Session(endpoint, report, features=frozenset({"reuse-feedback-obs", "declare-spaces"}), timeout=1.0)
+    opened.greet({})
+    tracker = ProbeTracker(report.passed, 4, 3, np.dtype(np.float64))
+    rows = Observation({}, {"t": np.array([[0.0], [2.0]]), "a": np.zeros((2, 1))}, ["x", "y"])
+    envs, zeros, no = np.array([0, 1]), np.zeros(2, np.int64), np.zeros(2, bool)
+    space = Declaration(DiscreteSpace(2), env="x", num_envs=2)
+    infer = Infer(rows, envs, zeros, reuse=no, spaces=space).to_wire()
+    feedback = Feedback(envs, zeros, rows, np.ones(2, np.float32), no, no, {"episode": {"r": np.ones(2)}}).to_wire()
+    broken = None
+    try:
+        for _ in range(3):
+            endpoint.says = data.draw(damage(infer)) if data.draw(st.booleans()) else encode(infer)
+            asked = opened.infer()
+            opened.answer(asked, tracker.answer(asked))
+            endpoint.says = data.draw(damage(feedback)) if data.draw(st.booleans()) else encode(feedback)
+            tracker.feedback(opened.feedback())
+    except (ViolationError, ProtocolError) as error:
+        broken = error
+    assert broken is None or (broken.clause in BY_ID and broken.detail)

@@ -139,7 +139,7 @@ class Talk:
     def take_action(self) -> Action:
         """Receive and judge the action that is due."""
         wire = decode(self._receive("action", _PROGRESS))
-        if isinstance(wire, Mapping) and wire.get("message_type") == "action":
+        if isinstance(wire, Mapping):
             self._judge_layout(wire.get("data"))
         message = message_from_wire(wire)
         if isinstance(message, Action) and message.env_ids is None:

@@ -45,8 +45,8 @@ def resync(stage: Stage) -> None:
     try:
         infer = again.infer()
     except LeftError as left:
-        detail = f"after a resync: expected an infer, the client closed with {left.close}"
-        raise ViolationError("7.2 closing/reconnect", f"{detail} (metadata said protocol_version 2)") from None
+        detail = f"expected an infer after metadata of protocol_version 2, the client closed with {left.close}"
+        raise ViolationError("5.1 metadata/version", detail) from None
     _run(stage, again, max(1, stage.options.steps - session.exchanges), infer)
     stage.report.passed("5.1 metadata/version")
     again.judge_liveness()

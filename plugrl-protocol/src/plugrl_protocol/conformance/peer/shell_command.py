@@ -5,6 +5,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from pathlib import Path
 from types import TracebackType
 
 _END_SECONDS = 5.0
@@ -79,7 +80,7 @@ class ShellCommand:
 
     def _alive(self) -> bool:
         self._process.poll()  # a leader that nobody waits for still counts as alive
-        return self._signal(0)
+        return self._signal(0) and not _all_zombies(self._process.pid)
 
     def _signal(self, number: int) -> bool:
         try:
@@ -87,6 +88,19 @@ class ShellCommand:
         except (ProcessLookupError, PermissionError):
             return False
         return True
+
+
+def _all_zombies(group: int) -> bool:
+    """Whether only dead processes are left of a group, which wait for a lazy init to reap them; known on Linux only."""
+    states = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, process_group = path.read_text().rpartition(")")[2].split()[:3]
+        except (OSError, ValueError):
+            continue  # it has ended meanwhile
+        if int(process_group) == group:
+            states.add(state)
+    return states <= {"Z", "X"} and Path("/proc/self/stat").exists()
 
 
 def say_status(status: int) -> str:
