@@ -10,6 +10,9 @@ from plugrl_protocol.codec.arrays import (
     allowed_typestr,
     build_array,
     build_scalar,
+    check_in_pieces,
+    element,
+    flat_bytes,
     view,
 )
 
@@ -107,6 +110,36 @@ def test_a_view_starts_anywhere() -> None:
 def test_whatever_is_not_exact_is_refused(change: dict[str, Any], text: str) -> None:
     with pytest.raises(NotAllowedError, match=text):
         build_array(wire(**change))
+
+
+@pytest.mark.parametrize("typestr", ["|b1", "<U3", ">U3"])
+@pytest.mark.parametrize("fault", [0, 65_535, 65_536, 150_000])
+def test_bytes_that_numpy_takes_on_trust_are_looked_at_wherever_they_are(typestr: str, fault: int) -> None:
+    size = 12 * 16_000
+    good, bad = bytes(size), bytearray(size)
+    bad[fault // 4 * 4 : fault // 4 * 4 + 4] = b"\xff" * 4
+    length = size // element(typestr).size
+    for start in (0, 1):
+        assert len(view(b"x" * start + good, start, size, typestr, [length])) == length
+        with pytest.raises(NotAllowedError, match="data: "):
+            view(b"x" * start + bytes(bad), start, size, typestr, [length])
+
+
+def test_check_in_pieces_looks_at_every_byte_once() -> None:
+    seen: list[bytes] = []
+    data = bytes(range(256)) * 1_000
+    check_in_pieces(seen.append, data)
+    assert b"".join(seen) == data
+    assert max(map(len, seen)) < len(data)
+
+
+@pytest.mark.parametrize("typestr", ["|u1", "<f8", ">i2", "<U3", ">U3"])
+def test_flat_bytes_are_those_in_c_order(typestr: str) -> None:
+    array = np.arange(24).reshape(2, 3, 4).astype(typestr)
+    for arranged in (array, array.T, array[:, ::-1], array[:0], array[0, 0, 0:1].reshape(())):
+        assert flat_bytes(arranged).tobytes() == arranged.tobytes()
+        assert flat_bytes(arranged).shape == (arranged.nbytes,)
+    assert np.shares_memory(flat_bytes(array), array)
 
 
 @pytest.mark.parametrize("key", [b"data", b"dtype", b"shape"])

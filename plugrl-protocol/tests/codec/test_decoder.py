@@ -257,6 +257,14 @@ def test_they_agree_on_mutations(frames: list[bytes]) -> None:
         assert same(outcome(lambda: decode(frame)), outcome(lambda: Reader(frame).read()))  # noqa: B023
 
 
+def test_the_short_way_to_an_array_is_the_long_one(frames: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    mutations = list(map(Mutator(frames, seed=5), range(8_000)))
+    short = [outcome(Reader(frame).read) for frame in mutations]
+    monkeypatch.setattr(Reader, "_usual_array", lambda *_: None)
+    for frame, value in zip(mutations, short, strict=True):
+        assert same(value, outcome(Reader(frame).read))
+
+
 @pytest.mark.parametrize("rows", [3, 20_000])
 def test_lesson_15_arrays_alias_no_buffer_that_changes(rows: int) -> None:
     original = np.arange(rows, dtype=np.float64)

@@ -1,6 +1,7 @@
 """SPEC 3.2: byte for byte as openpi writes it, and exact for every array (lesson 15)."""
 
 import threading
+import tracemalloc
 from typing import Any
 
 import msgpack
@@ -109,6 +110,57 @@ def test_large_arrays_are_written_the_same_way(rows: int, text: str) -> None:
     frame = encode(value)
     assert frame == msgpack.packb(value, default=openpi)
     assert_same(decode(frame), value)
+
+
+@pytest.mark.parametrize("typestr", ["|b1", "|i1", ">i2", "<u4", "<f2", ">f8", "<U7", ">U7"])
+@pytest.mark.parametrize("arrange", [np.asarray, np.transpose, np.flip, np.asfortranarray, lambda array: array[:, ::2]])
+def test_large_arrays_of_every_dtype_and_layout(typestr: str, arrange: Any) -> None:
+    array = arrange((np.arange(40_000).reshape(200, 200) % 2).astype(typestr))
+    for value in ({"x": array}, {"x": [array]}):
+        frame = encode(value)
+        assert frame == msgpack.packb(value, default=openpi)
+        assert_same(decode(frame), value)
+
+
+@pytest.mark.parametrize("fault", [0, 70_000, 299_999])
+def test_wrong_bytes_are_found_in_large_arrays(fault: int) -> None:
+    flags, text = np.zeros(300_000, np.uint8), np.zeros(300_000, np.uint32)
+    flags[fault], text[fault] = 2, 0xD800
+    with pytest.raises(LocalProtocolError, match=r"message\.x: data: expected bools of 0 or 1"):
+        encode({"x": flags.view(bool)})
+    with pytest.raises(LocalProtocolError, match=r"message\.x: data: not UTF-32"):
+        encode({"x": text.view("<U1")})
+
+
+IMAGES = np.zeros((2, 2, 224, 224, 3), np.uint8)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"images": {"a": IMAGES[0], "b": IMAGES[1]}, "states": {}, "text": np.array(["", ""])},
+        {"images": {"a": IMAGES[0], "b": IMAGES[1]}, "text": ["a list", "goes to the judge"]},
+        {"flags": np.zeros(2**20, bool)},
+        {"text": np.full(2**17, "ä")},
+    ],
+    ids=["images", "images and a list", "bools", "text"],
+)
+def test_a_large_frame_takes_only_its_own_memory(value: Any) -> None:
+    encode(value)
+    tracemalloc.start()
+    try:
+        frame = encode(value)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.1 * len(frame)
+
+
+def test_arrays_of_one_name_and_different_layouts_are_told_apart() -> None:
+    arrays = [np.zeros(shape, dtype) for shape in [(2,), (1, 2), (2, 1)] for dtype in ("<f4", ">f4", "<i4", "<U1")]
+    for array in arrays * 2:
+        for value in ({"x": array}, {"x": [array]}, {"y": array}):
+            assert encode(value) == msgpack.packb(value, default=openpi)
 
 
 def test_a_float64_scalar_travels_as_a_plain_float() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import msgpack
 import numpy as np
 import pytest
-from plugrl_protocol.codec import encode
+from plugrl_protocol.codec import encode, reader
 from plugrl_protocol.codec.limits import MAX_WIDE_TEXT
 from plugrl_protocol.codec.reader import Reader
 from plugrl_protocol.errors import RemoteProtocolError
@@ -58,6 +58,26 @@ def test_an_almost_usual_array_is_judged_like_any_map() -> None:
     assert "ends inside" in str(refused(usual[:30]))
     twice = usual.replace(b"\xc4\x05shape", b"\xc4\x05dtype")
     assert "shape: missing" in str(refused(twice))
+    assert "str is not UTF-8" in str(refused(usual.replace(b"\xa3|u1", b"\xaa|u1")))
+    assert "expected b1, i1-i8" in str(refused(usual.replace(b"\xa3|u1", b"\xa3|u9")))
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (127,), (128,), (255,), (256,), (65_535,), (65_536,), (1,) * 6, (1,) * 7])
+@pytest.mark.parametrize("typestr", ["|u1", ">f8", "<U1", "<U12345"])
+def test_arrays_of_every_shape_and_width(shape: tuple[int, ...], typestr: str) -> None:
+    array = np.zeros(shape if typestr != "<U12345" else shape[:0], typestr)
+    back = read(encode(["before", array, "after"]))
+    assert (back[0], back[1].dtype.str, back[1].shape, back[2]) == ("before", typestr, array.shape, "after")
+
+
+def test_what_is_remembered_of_an_array_is_short() -> None:
+    """Lesson 2: a peer cannot fill our memory with what we keep for speed."""
+    usual = encode(np.zeros(2, np.uint8))
+    for long in (b"|u" + b"1" * 100_000, b"|" + b"u" * 100_000 + b"1", b"|U123456789"):
+        frame = usual.replace(b"\xa3|u1", b"\xdb" + struct.pack(">I", len(long)) + long)
+        kept = reader._described.cache_info().currsize
+        assert "dtype: expected b1" in str(refused(frame))
+        assert reader._described.cache_info().currsize == kept
 
 
 def test_arrays_are_views_of_the_frame() -> None:

@@ -3,9 +3,8 @@
 import codecs
 import functools
 import re
-import sys
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -20,22 +19,42 @@ TO_DTYPE = b"\xc4\x05dtype"
 TO_SHAPE = b"\xc4\x05shape"
 
 _SIZES = {"b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8)}
-_NUMERIC = {
-    f"{order}{kind}{size}": np.dtype(f"{order}{kind}{size}")
-    for kind, sizes in _SIZES.items()
-    for size in sizes
-    for order in ("<>|" if size == 1 else "<>")  # `|`: byte order does not matter
-}
-NUMERIC_TYPESTRS = {dtype: dtype.str for dtype in _NUMERIC.values()}
 _UNICODE = re.compile(r"[<>]U[1-9][0-9]{0,7}", re.ASCII)
-_PIECE = 64 * 2**10
-_UTF_32 = {"<": codecs.utf_32_le_decode, ">": codecs.utf_32_be_decode}
-_UTF_32["="] = _UTF_32["<" if sys.byteorder == "little" else ">"]
 _SCALAR_TYPES: dict[str, tuple[type, ...]] = {"b": (bool,), "i": (int,), "u": (int,), "f": (float, int)}
+_PIECE = 64 * 2**10
+
+
+Check: TypeAlias = Callable[[Any], None]
+"""Takes bytes-like data, its length in bytes, and raises NotAllowedError."""
 
 
 class NotAllowedError(ValueError):
     """Something that may not travel. The caller knows its path and whose fault it is."""
+
+
+class Element(NamedTuple):
+    """What the elements of an array on the wire are.
+
+    Attributes:
+        dtype: Their dtype.
+        size: Bytes of one.
+        check: Refuses bytes that NumPy would take on trust; None where there are no wrong ones.
+    """
+
+    dtype: np.dtype[Any]
+    size: int
+    check: Check | None
+
+
+def element(typestr: object) -> Element:
+    """The elements that `typestr` names, if it is on the list of SPEC 3.3.
+
+    Raises:
+        NotAllowedError: It is not on the list, or not a str.
+    """
+    if type(typestr) is not str:
+        raise NotAllowedError(f"dtype: expected str, got {type(typestr).__name__}")
+    return _NUMERIC.get(typestr) or _unicode(typestr)
 
 
 def allowed_dtype(typestr: object) -> np.dtype[Any]:
@@ -44,10 +63,7 @@ def allowed_dtype(typestr: object) -> np.dtype[Any]:
     Raises:
         NotAllowedError: It is not on the list, or not a str.
     """
-    if type(typestr) is not str:
-        raise NotAllowedError(f"dtype: expected str, got {type(typestr).__name__}")
-    dtype = _NUMERIC.get(typestr)
-    return _unicode_dtype(typestr) if dtype is None else dtype
+    return element(typestr).dtype
 
 
 def allowed_typestr(dtype: np.dtype[Any]) -> str:
@@ -56,20 +72,44 @@ def allowed_typestr(dtype: np.dtype[Any]) -> str:
     Raises:
         NotAllowedError: It is not on the list.
     """
-    typestr = NUMERIC_TYPESTRS.get(dtype)
-    return _other_typestr(dtype) if typestr is None else typestr
+    element(dtype.str)
+    return dtype.str
 
 
 @functools.lru_cache(maxsize=256)
-def _other_typestr(dtype: np.dtype[Any]) -> str:
-    return allowed_dtype(dtype.str).str
-
-
-@functools.lru_cache(maxsize=256)
-def _unicode_dtype(typestr: str) -> np.dtype[Any]:
+def _unicode(typestr: str) -> Element:
     if not _UNICODE.fullmatch(typestr):
         raise NotAllowedError(f"dtype: expected b1, i1-i8, u1-u8, f2-f8 or U, got {typestr[:40]!r}")
-    return np.dtype(typestr)
+    dtype = np.dtype(typestr)
+    decode = codecs.utf_32_le_decode if typestr[0] == "<" else codecs.utf_32_be_decode
+    return Element(dtype, dtype.itemsize, functools.partial(_check_text, decode))
+
+
+def _check_text(decode: Callable[[Any, str, bool], object], data: Any) -> None:
+    try:
+        decode(data, "strict", True)
+    except UnicodeDecodeError as error:
+        raise NotAllowedError(f"data: not UTF-32: {error.reason}") from None
+
+
+def _check_bools(data: Any) -> None:
+    if bytes(data).strip(b"\0\1"):
+        raise NotAllowedError("data: expected bools of 0 or 1")
+
+
+def check_in_pieces(check: Check, data: Any) -> None:
+    """Check data of any size; a look at a piece takes several times its memory."""
+    for start in range(0, len(data), _PIECE):
+        check(data[start : start + _PIECE])
+
+
+_NUMERIC = {
+    order + name: Element(np.dtype(order + name), size, _check_bools if kind == "b" else None)
+    for kind, sizes in _SIZES.items()
+    for size in sizes
+    for name in (f"{kind}{size}",)
+    for order in ("<>|" if size == 1 else "<>")  # `|`: byte order does not matter
+}
 
 
 def view(buffer: bytes | memoryview, start: int, size: int, typestr: object, shape: object) -> np.ndarray:
@@ -85,54 +125,29 @@ def view(buffer: bytes | memoryview, start: int, size: int, typestr: object, sha
     Raises:
         NotAllowedError: They do not describe exactly one allowed array.
     """
-    dtype = allowed_dtype(typestr)
+    dtype, expected, check = element(typestr)
     if type(shape) is not list or len(shape) > MAX_DIMENSIONS:
         raise NotAllowedError(f"shape: expected a list of at most {MAX_DIMENSIONS} ints")
-    expected = dtype.itemsize
     for length in shape:
         if type(length) is not int or length < 0:
             raise NotAllowedError("shape: expected ints >= 0")
         expected *= length
     if expected != size:
         raise NotAllowedError(f"data: expected {expected} bytes for {typestr} {shape}, got {size}")
-    if dtype.kind in "bU":
-        check_content(buffer[start : start + size], dtype)
+    if check is not None:
+        if size <= _PIECE:
+            check(buffer[start : start + size])
+        else:
+            check_in_pieces(check, memoryview(buffer)[start : start + size])
     try:
         return np.ndarray(shape, dtype, buffer, start)
     except (ValueError, OverflowError):  # no bytes, and the other dimensions overflow
         raise NotAllowedError(f"shape: {shape} is too large") from None
 
 
-def check_content(data: bytes | memoryview, dtype: np.dtype[Any]) -> None:
-    """Refuse bytes that NumPy takes on trust: a bool that is neither 0 nor 1, a character that does not exist.
-
-    Raises:
-        NotAllowedError: There is one.
-    """
-    if dtype.kind == "b":
-        check_bools(data)
-    elif dtype.kind == "U":
-        try:
-            for piece in _pieces(data):
-                _UTF_32[dtype.byteorder](piece, "strict", True)
-        except UnicodeDecodeError as error:
-            raise NotAllowedError(f"data: not UTF-32: {error.reason}") from None
-
-
-def check_bools(data: bytes | memoryview) -> None:
-    """`check_content` for bools."""
-    for piece in _pieces(data):
-        if bytes(piece).strip(b"\0\1"):
-            raise NotAllowedError("data: expected bools of 0 or 1")
-
-
-def _pieces(data: bytes | memoryview) -> Iterable[Any]:
-    """The bytes in pieces, so that a look at them takes little memory."""
-    size = data.nbytes if type(data) is memoryview else len(data)
-    if size <= _PIECE:
-        return (data,)
-    flat = np.frombuffer(data, np.uint8)
-    return (flat[start : start + _PIECE] for start in range(0, size, _PIECE))
+def flat_bytes(value: np.ndarray) -> np.ndarray:
+    """The bytes of an array in C order, u1[nbytes]; a copy only if they do not lie like that."""
+    return np.ascontiguousarray(value).reshape(-1).view(np.uint8)
 
 
 def build_array(wire: dict[Any, Any]) -> np.ndarray:

@@ -19,6 +19,7 @@ from plugrl_protocol.codec.reader import Reader
 # fill. And no byte of a frame makes it build more than about 125 bytes: another 4 MiB.
 SMALL_FRAME = 32 * 2**10
 _SMALL_LIST = 512
+_SURELY_ALLOWED = MAX_DEPTH - 2  # in here may still be an array: its map, and in that the list of its shape
 
 
 def decode(frame: bytes | bytearray | memoryview) -> Any:
@@ -35,13 +36,11 @@ def decode(frame: bytes | bytearray | memoryview) -> Any:
     if len(whole) <= SMALL_FRAME:
         try:
             value = _unpack(whole)
-            return _build(value, 1) if type(value) in _CONTAINERS else value
+            kind = type(value)
+            return _built(value, 1) if kind is dict or kind is list else value
         except Exception:  # noqa: S110  # the careful reader finds out what and where, or accepts the frame after all
             pass
     return Reader(whole).read()
-
-
-_CONTAINERS = frozenset({dict, list})
 
 
 def _unpack(frame: bytes) -> Any:
@@ -52,22 +51,21 @@ def _refuse(*_: object) -> NoReturn:
     raise NotAllowedError("an ext type")
 
 
-def _build(value: Any, depth: int) -> Any:
+def _built(value: Any, depth: int) -> Any:
     """A container with its ndarray and npgeneric maps replaced by what they stand for; it is edited in place."""
-    if depth > MAX_DEPTH:
-        raise NotAllowedError("too deep")
     items: Iterable[tuple[Any, Any]]
     if type(value) is list:
         items = enumerate(value)
     elif ARRAY_MARKER in value:
-        if depth == MAX_DEPTH:
-            raise NotAllowedError("too deep")  # for the list of its shape
         return build_array(value)
     elif SCALAR_MARKER in value:
         return build_scalar(value)
     else:
         items = value.items()
+    if depth > _SURELY_ALLOWED:
+        raise NotAllowedError("deep")
     for key, item in items:
-        if type(item) in _CONTAINERS:
-            value[key] = _build(item, depth + 1)
+        kind = type(item)
+        if kind is dict or kind is list:
+            value[key] = _built(item, depth + 1)
     return value

@@ -1,36 +1,44 @@
 """Value -> frame, byte for byte as openpi writes it (SPEC 3.2).
 
-Ordinary maps take a glance and msgpack's C packer; anything unusual goes to the judge first. Whatever passes, a
-decoder accepts.
+A frame is put together from pieces: msgpack's packer makes the small ones, and an array's bytes are a piece of their
+own, so that large ones are copied once, into the frame. Ordinary maps are checked while they are written; anything
+unusual goes to the judge first. Whatever passes, a decoder accepts.
 """
 
+import functools
+import math
 import struct
 import threading
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import msgpack
 import numpy as np
 
 from plugrl_protocol.codec.arrays import (
-    ARRAY_MARKER,
-    NUMERIC_TYPESTRS,
     SCALAR_MARKER,
     TO_DATA,
     TO_DTYPE,
     TO_SHAPE,
+    Check,
     NotAllowedError,
     allowed_typestr,
-    check_bools,
-    check_content,
+    check_in_pieces,
+    element,
+    flat_bytes,
 )
 from plugrl_protocol.codec.judge import check_encodable, check_extent
 from plugrl_protocol.codec.limits import MAX_DEPTH, MAX_DIMENSIONS, MAX_ELEMENTS, MAX_WIDE_TEXT
 
-_LARGE = 128 * 2**10  # from here on the bytes of an array are copied once, straight into the frame
-_ORDINARY = frozenset({str, np.ndarray, bool, int, float, type(None)})
-_GLANCE_ITEMS = MAX_ELEMENTS // (8 + MAX_DIMENSIONS)  # an item is at most an array: a map of 4 and its shape
-_GLANCE_DEPTH = MAX_DEPTH - 2  # the same two levels
-_BIN32 = struct.Struct(">BI")
+Pieces: TypeAlias = list[Any]
+"""What a frame is joined from: bytes, and arrays whose bytes lie in C order."""
+Take: TypeAlias = Callable[[np.ndarray], Any]
+"""Gets the piece with an array's bytes."""
+
+_LARGE = 8 * 2**10  # bytes of an array that are worth more than a short detour
+_ORDINARY = frozenset({str, bool, int, float, type(None)})
+_ORDINARY_ITEMS = MAX_ELEMENTS // (8 + MAX_DIMENSIONS)  # an item is at most an array: a map of 4 and its shape
+_ORDINARY_DEPTH = MAX_DEPTH - 2  # the same two levels
 
 
 def encode(value: Any) -> bytes:
@@ -39,107 +47,117 @@ def encode(value: Any) -> bytes:
     Raises:
         LocalProtocolError: Something in `value` may not travel; the detail starts with its path.
     """
-    frame = None
+    packer = _packers.packer
+    pieces: Pieces = []
     try:
-        if type(value) is dict and _glance(value, 1) <= _GLANCE_ITEMS:
-            frame = _write(value)
-            if len(frame) < MAX_WIDE_TEXT:
+        if type(value) is dict and _write_ordinary(value, packer, pieces, 1) <= _ORDINARY_ITEMS:
+            frame = b"".join(pieces)
+            if len(frame) < MAX_WIDE_TEXT or _text_bytes(pieces) < MAX_WIDE_TEXT:
                 return frame
     except (ValueError, TypeError, OverflowError):
         pass  # the judge finds out what and where, or has nothing against it
     check_encodable(value)
-    return _write(value) if frame is None else frame
+    pieces.clear()
+    _write(value, packer, pieces)
+    return b"".join(pieces)
 
 
-def _glance(value: dict[Any, Any], depth: int) -> int:
-    """Count the items of a map that holds only ordinary things.
+def _write_ordinary(value: dict[Any, Any], packer: msgpack.Packer, pieces: Pieces, depth: int) -> int:
+    """Append the pieces of a map that holds only ordinary things; returns how many items are in it.
 
     Raises:
         NotAllowedError: It takes a closer look.
     """
-    if depth > _GLANCE_DEPTH:
+    if depth > _ORDINARY_DEPTH:
         raise NotAllowedError("deep")
+    pack = packer.pack
+    pieces.append(packer.pack_map_header(len(value)))
     items = 2 * len(value)
     for key, item in value.items():
         if type(key) is not str:
             raise NotAllowedError("unusual key")
-        if type(item) is dict:
-            items += _glance(item, depth + 1)
-        elif type(item) not in _ORDINARY:
+        kind = type(item)
+        if kind is np.ndarray:
+            before, take, after = _layout(key, item.dtype, item.shape)
+            pieces += (before, take(item), after)
+        elif kind is dict:
+            pieces.append(pack(key))
+            items += _write_ordinary(item, packer, pieces, depth + 1)
+        elif kind in _ORDINARY:
+            pieces += (pack(key), pack(item))
+        else:
             raise NotAllowedError("unusual value")
     return items
 
 
-class _LargeArrayError(Exception):
-    """The packer met an array that is not to be copied through its buffer."""
+def _text_bytes(pieces: Pieces) -> int:
+    """At least the bytes of all text in a frame: its pieces without the large arrays."""
+    return sum(len(piece) for piece in pieces if type(piece) is bytes)
 
 
-def _expand(value: Any) -> dict[bytes, Any]:
-    """The map that stands for an array or scalar: openpi's keys, in openpi's order."""
-    if type(value) is np.ndarray:
-        data, typestr = value.data, NUMERIC_TYPESTRS.get(value.dtype)
-        if typestr is None or not data.c_contiguous or data.ndim > MAX_DIMENSIONS:
-            data, typestr = _data(value), allowed_typestr(value.dtype)
-        elif typestr == "|b1":
-            check_bools(data)
-        if data.nbytes >= _LARGE:
-            raise _LargeArrayError
-        return {ARRAY_MARKER: True, b"data": data, b"dtype": typestr, b"shape": value.shape}
-    if isinstance(value, np.generic):
-        return {SCALAR_MARKER: True, b"data": value.item(), b"dtype": allowed_typestr(value.dtype)}
-    if isinstance(value, np.ndarray):
-        return _expand(np.asarray(value))
-    raise NotAllowedError("unusual value")
-
-
-def _data(value: np.ndarray) -> memoryview:
-    """The array's bytes in C order, copied only if they are not.
-
-    Raises:
-        NotAllowedError: The array may not travel.
-    """
-    check_extent(value)
-    data = np.ascontiguousarray(value).data
-    check_content(data, value.dtype)
-    return data
-
-
-class _Packers(threading.local):
-    """A packer for each thread: its buffer is reused from frame to frame."""
-
-    def __init__(self) -> None:
-        self.packer = msgpack.Packer(default=_expand)
-
-
-_packers = _Packers()
-
-
-def _write(value: Any) -> bytes:
-    pack = _packers.packer.pack
-    try:
-        return pack(value)  # type: ignore[no-any-return]
-    except _LargeArrayError:
-        pieces: list[bytes | memoryview] = []
-        _write_pieces(value, pieces)
-        return b"".join(pieces)
-
-
-def _write_pieces(value: Any, pieces: list[bytes | memoryview]) -> None:
-    """Append what `value` encodes to; each large array's bytes are a piece of their own."""
-    packer = _packers.packer
+def _write(value: Any, packer: msgpack.Packer, pieces: Pieces) -> None:
+    """Append the pieces of anything that the judge has passed."""
     if isinstance(value, dict):
         pieces.append(packer.pack_map_header(len(value)))
         for key, item in value.items():
             pieces.append(packer.pack(key))
-            _write_pieces(item, pieces)
+            _write(item, packer, pieces)
     elif isinstance(value, (list, tuple)):
         pieces.append(packer.pack_array_header(len(value)))
         for item in value:
-            _write_pieces(item, pieces)
-    elif isinstance(value, np.ndarray) and value.nbytes >= _LARGE:
-        data = _data(value)
-        head = TO_DATA + _BIN32.pack(0xC6, data.nbytes)
-        typestr, shape = packer.pack(allowed_typestr(value.dtype)), packer.pack(value.shape)
-        pieces += [head, data, TO_DTYPE + typestr + TO_SHAPE + shape]
+            _write(item, packer, pieces)
+    elif isinstance(value, np.ndarray):
+        before, take, after = _layout(None, value.dtype, value.shape)
+        pieces += (before, take(np.asarray(value)), after)
+    elif isinstance(value, np.generic) and not isinstance(value, (float, str, bytes)):
+        typestr = allowed_typestr(value.dtype)
+        pieces.append(packer.pack({SCALAR_MARKER: True, b"data": value.item(), b"dtype": typestr}))
     else:
         pieces.append(packer.pack(value))
+
+
+@functools.lru_cache(maxsize=4096)
+def _layout(key: str | None, dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[bytes, Take, bytes]:
+    """How such an array is written: what comes before its bytes (its key in a map, too), they, what comes after them.
+
+    Raises:
+        NotAllowedError: Such an array may not travel.
+    """
+    check, size = element(dtype.str).check, math.prod(shape) * dtype.itemsize
+    check_extent(len(shape), size)
+    take: Take
+    if size < _LARGE:
+        take = np.ndarray.tobytes if check is None else functools.partial(_small, check)
+    else:
+        take = np.ascontiguousarray if check is None else functools.partial(_large, check)
+    before = TO_DATA + _bin_header(size)
+    after = TO_DTYPE + msgpack.packb(dtype.str) + TO_SHAPE + msgpack.packb(shape)
+    return before if key is None else msgpack.packb(key) + before, take, after
+
+
+def _small(check: Check, value: np.ndarray) -> Any:
+    data = value.tobytes()
+    check(data)
+    return data
+
+
+def _large(check: Check, value: np.ndarray) -> Any:
+    data = flat_bytes(value)
+    check_in_pieces(check, data)
+    return data
+
+
+def _bin_header(size: int) -> bytes:
+    if size < 2**8:
+        return struct.pack(">BB", 0xC4, size)
+    return struct.pack(">BH", 0xC5, size) if size < 2**16 else struct.pack(">BI", 0xC6, size)
+
+
+class _Packers(threading.local):
+    """A packer for each thread: it has a buffer that is reused from piece to piece."""
+
+    def __init__(self) -> None:
+        self.packer = msgpack.Packer()
+
+
+_packers = _Packers()

@@ -5,7 +5,15 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from plugrl_protocol.codec.arrays import ARRAY_MARKER, SCALAR_MARKER, NotAllowedError, allowed_typestr, check_content
+from plugrl_protocol.codec.arrays import (
+    ARRAY_MARKER,
+    SCALAR_MARKER,
+    NotAllowedError,
+    allowed_typestr,
+    check_in_pieces,
+    element,
+    flat_bytes,
+)
 from plugrl_protocol.codec.limits import MAX_DEPTH, MAX_DIMENSIONS, MAX_ELEMENTS, MAX_WIDE_TEXT
 from plugrl_protocol.errors import LocalProtocolError, show_key
 
@@ -83,24 +91,24 @@ def check_array(value: np.ndarray) -> None:
     Raises:
         NotAllowedError: It may not travel.
     """
-    allowed_typestr(value.dtype)
-    check_extent(value)
+    check = element(value.dtype.str).check
+    check_extent(value.ndim, value.nbytes)
     if isinstance(value, np.ma.MaskedArray):
         raise NotAllowedError("a masked array may not travel")
-    if value.dtype.kind in "bU":  # the others have no wrong bytes
-        check_content(value.tobytes(), value.dtype)
+    if check is not None:
+        check_in_pieces(check, flat_bytes(value))
 
 
-def check_extent(value: np.ndarray) -> None:
+def check_extent(ndim: int, nbytes: int) -> None:
     """Check the size of one array.
 
     Raises:
         NotAllowedError: msgpack, or some NumPy, cannot hold it.
     """
-    if value.ndim > MAX_DIMENSIONS:
-        raise NotAllowedError(f"expected at most {MAX_DIMENSIONS} dimensions, got {value.ndim}")
-    if value.nbytes >= 2**32:
-        raise NotAllowedError(f"expected less than 4 GiB, got {value.nbytes} bytes")
+    if ndim > MAX_DIMENSIONS:
+        raise NotAllowedError(f"expected at most {MAX_DIMENSIONS} dimensions, got {ndim}")
+    if nbytes >= 2**32:
+        raise NotAllowedError(f"expected less than 4 GiB, got {nbytes} bytes")
 
 
 def _check_leaf(value: Any) -> None:

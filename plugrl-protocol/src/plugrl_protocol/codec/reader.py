@@ -4,10 +4,13 @@ It is the judge of what is allowed, and names the path of what is not. It copies
 faster way for large frames. The C unpacker only gets to the same answer sooner for small ones (see `decoder`).
 """
 
+import functools
+import re
 import struct
 from collections.abc import Callable
 from typing import Any
 
+import msgpack
 import numpy as np
 
 from plugrl_protocol.codec.arrays import (
@@ -33,6 +36,25 @@ _MESSAGE_TYPES = frozenset({"metadata", "infer", "action", "feedback"})
 _CUT = "the frame ends inside a value"
 _SHORT = 256  # bytes of a str that are cheaper to copy than to make a memoryview of
 _PIECE = 64 * 2**10  # bytes of a long str that are looked at at a time
+
+# An array as every encoder writes it, in the usual order and with lengths as short as can be: up to its bytes ...
+_HEAD = re.compile(re.escape(TO_DATA) + rb"(?:\xc4(.)|\xc5(..)|\xc6(....))", re.DOTALL)
+# ... and after them. What matches is short, whatever the peer wrote.
+_LENGTH = rb"(?:[\x00-\x7f]|\xcc.|\xcd..|\xce....)"
+_SHAPE = b"|".join(bytes((0x90 + dimensions,)) + _LENGTH * dimensions for dimensions in range(7))
+_TAIL = re.compile(
+    re.escape(TO_DTYPE) + rb"[\xa0-\xbf][<>|][a-zA-Z]\d{1,8}" + re.escape(TO_SHAPE) + b"(?:%b)" % _SHAPE, re.DOTALL
+)
+
+
+@functools.lru_cache(maxsize=1024)
+def _described(tail: bytes) -> tuple[str, list[int]] | None:
+    """The dtype and the shape in a tail; None if it turns out to hold anything else."""
+    try:
+        found = msgpack.unpackb(b"\x82" + tail)
+        return found[b"dtype"], found[b"shape"]
+    except (ValueError, KeyError):
+        return None
 
 
 class _FaultError(Exception):
@@ -90,9 +112,8 @@ class Reader:
         if code < 0x80:
             return code
         if code < 0x90:
-            if code == 0x84 and self._frame.startswith(TO_DATA, start):
-                return self._usual_array(start, depth + 1)
-            return self._map(code & 0x0F, depth + 1)
+            array = self._usual_array(start, depth + 1) if code == 0x84 else None
+            return array if array is not None else self._map(code & 0x0F, depth + 1)
         if code < 0xA0:
             return self._list(code & 0x0F, depth + 1)
         if code < 0xC0:
@@ -187,25 +208,23 @@ class Reader:
                 values[key] = bytes(value)
         return values
 
-    def _usual_array(self, start: int, depth: int) -> np.ndarray:
-        """The array written at `start` in the usual order, or whatever else the map there turns out to be."""
-        before = self._elements
-        self._enter(8, depth)
-        self._position = start + len(TO_DATA)
-        data = self._value(depth)
-        end = self._position
-        if type(data) is memoryview and self._frame.startswith(TO_DTYPE, end):
-            self._position += len(TO_DTYPE)
-            typestr = self._value(depth)
-            if self._frame.startswith(TO_SHAPE, self._position):
-                self._position += len(TO_SHAPE)
-                shape = self._value(depth)
-                try:
-                    return view(self._frame, end - len(data), len(data), typestr, shape)
-                except NotAllowedError as error:
-                    raise _FaultError(ARRAY, str(error)) from None
-        self._position, self._elements = start + 1, before
-        return self._map(4, depth)  # type: ignore[no-any-return]
+    def _usual_array(self, start: int, depth: int) -> np.ndarray | None:
+        """The array written at `start`, if it is one as every encoder writes it."""
+        head = _HEAD.match(self._frame, start)
+        if head is None:
+            return None
+        payload, size = head.end(), int.from_bytes(head[head.lastindex or 0], "big")
+        tail = _TAIL.match(self._frame, payload + size)
+        described = _described(tail[0]) if tail else None
+        if tail is None or described is None:
+            return None
+        typestr, shape = described
+        self._position = tail.end()
+        self._enter(8 + len(shape), depth + 1)  # the map, and in it the list
+        try:
+            return view(self._frame, payload, size, typestr, shape)
+        except NotAllowedError as error:
+            raise _FaultError(ARRAY, str(error)) from None
 
     def _refuse(self, _: int) -> Any:
         code = self._frame[self._position - 1]
