@@ -111,17 +111,9 @@ def test_a_client_that_comes_back_after_a_stop(play, probe_client):
 
 def test_a_client_that_does_not_come_back_after_a_resync(play, probe_client):
     class Gone(probe_client):
-        def begin(self):
-            if self.closes:
-                raise SystemExit
-            super().begin()
-
-        def run(self):
-            try:
-                return super().run()
-            except SystemExit:
-                self.endpoint.drop()
-                return None
+        def converse(self):
+            super().converse()
+            return Close(1008, "which it takes for final")
 
     report, _ = play(resync, Gone, timeout=0.5)
 
