@@ -54,6 +54,12 @@ def write(folder: Path, text: str, name: str = "sample.txt") -> Path:
     return folder
 
 
+def test_passes_the_vectors_of_the_specification(grade: Grade) -> None:
+    end = grade(Path(__file__).parents[2] / "plugrl-protocol" / "vectors")
+    assert end.status == 0, end.output
+    assert " 0 failed" in end.output
+
+
 def test_passes_the_sample(grade: Grade, tmp_path: Path) -> None:
     end = grade(write(tmp_path, SAMPLE))
     assert end.status == 0, end.output
