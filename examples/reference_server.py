@@ -186,7 +186,12 @@ def check_info(info: dict[str, Any], rows: int) -> None:
 
 def read_spaces(value: Any) -> dict[str, Any]:
     """The declared action space, as `{"kind", "shape"}` (SPEC 10.2)."""
-    action = read_map(read_map(value, "infer.spaces").get("action"), "infer.spaces.action")
+    spaces = read_map(value, "infer.spaces")
+    need(isinstance(spaces.get("env", ""), str), "infer.spaces.env", "a str")
+    for name, least in (("num_envs", 1), ("max_episode_steps", 1), ("client", None)):
+        number = spaces.get(name, 1)
+        need(type(number) is int and (least is None or number >= least), f"infer.spaces.{name}", "an int")
+    action = read_map(spaces.get("action"), "infer.spaces.action")
     kind, path = action.get("kind"), "infer.spaces.action"
     if kind == "box":
         shape: Any = action.get("shape")
