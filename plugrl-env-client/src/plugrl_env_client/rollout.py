@@ -189,7 +189,7 @@ class Rollout:
         first = link.exchanges == 0 and DECLARE in link.features
         reuse = self._reusable(link, waiting) if self._reuses else None
         infer = Infer(
-            observation=self._rows(waiting if reuse is None else waiting[~reuse]),
+            observation=self._rows(waiting) if reuse is None else self._rows_without(waiting, reuse),
             env_indices=waiting,
             step_ids=self._plan.step_ids(waiting),
             reuse=reuse,
@@ -261,9 +261,13 @@ class Rollout:
         return reusable if self._changed is None else reusable & ~self._changed[waiting]
 
     def _rows(self, indices: np.ndarray) -> Observation:
-        if len(indices) == self._env.num_envs:
-            return self._observation
-        return self._observation.take(indices if len(indices) else slice(0))
+        everyone = len(indices) == self._env.num_envs
+        return self._observation if everyone else self._observation.take(indices)
+
+    def _rows_without(self, indices: np.ndarray, reuse: np.ndarray) -> Observation:
+        """The rows of the others."""
+        everyone = np.count_nonzero(reuse) == len(reuse)
+        return self._observation.take(slice(0)) if everyone else self._rows(indices[~reuse])
 
     def _declaration(self) -> Declaration | None:
         if self._env.action_space is None:

@@ -179,10 +179,12 @@ def unchanged(before: Observation, after: Observation) -> np.ndarray:
 
 def _replace(infer: Infer, observation: Observation) -> Infer:
     """The infer with all its rows. What was read from the wire is valid and is not looked at again."""
-    completed = object.__new__(Infer)
-    fields = {"env_indices": infer.env_indices, "step_ids": infer.step_ids, "reuse": None, "spaces": infer.spaces}
-    for name, value in {"observation": observation, **fields}.items():
-        object.__setattr__(completed, name, value)
+    completed, set_field = object.__new__(Infer), object.__setattr__
+    set_field(completed, "observation", observation)
+    set_field(completed, "env_indices", infer.env_indices)
+    set_field(completed, "step_ids", infer.step_ids)
+    set_field(completed, "reuse", None)
+    set_field(completed, "spaces", infer.spaces)
     return completed
 
 
