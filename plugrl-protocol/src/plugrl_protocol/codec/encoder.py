@@ -36,6 +36,7 @@ Take: TypeAlias = Callable[[np.ndarray], Any]
 """Gets the piece with an array's bytes."""
 
 _LARGE = 8 * 2**10  # bytes of an array that are worth more than a short detour
+_EMPTY_MAP = b"\x80"
 _ORDINARY = frozenset({str, bool, int, float, type(None)})
 _ORDINARY_ITEMS = MAX_ELEMENTS // (8 + MAX_DIMENSIONS)  # an item is at most an array: a map of 4 and its shape
 _ORDINARY_DEPTH = MAX_DEPTH - 2  # the same two levels
@@ -82,7 +83,10 @@ def _write_ordinary(value: dict[Any, Any], packer: msgpack.Packer, pieces: Piece
             pieces += (before, take(item), after)
         elif kind is dict:
             pieces.append(pack(key))
-            items += _write_ordinary(item, packer, pieces, depth + 1)
+            if item:
+                items += _write_ordinary(item, packer, pieces, depth + 1)
+            else:
+                pieces.append(_EMPTY_MAP)
         elif kind in _ORDINARY:
             pieces += (pack(key), pack(item))
         else:
