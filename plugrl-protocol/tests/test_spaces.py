@@ -85,7 +85,16 @@ def wire_box(**changes: Any) -> dict[str, Any]:
         ({"kind": "discrete", "n": 2, "start": "0"}, "p.start: expected int, got str"),
         ({"kind": "multi_discrete", "nvec": [2]}, "p.nvec: expected int[k], got list"),
         ({"kind": "multi_discrete", "nvec": np.zeros(0, int)}, "p.nvec: expected int[k], got int[0]"),
-        ({"kind": "multi_discrete", "nvec": np.array([2, 0])}, "p.nvec: expected ints >= 1, got 0"),
+        ({"kind": "multi_discrete", "nvec": np.array([2, 0])}, "p.nvec: expected ints >= 1 of 64 bits, got 0"),
+        (
+            {"kind": "multi_discrete", "nvec": np.array([2, 2**63], np.uint64)},
+            "p.nvec: expected ints >= 1 of 64 bits, got 9223372036854775808",
+        ),
+        ({"kind": "discrete", "n": 2**63 + 1}, f"p.n: expected actions of 64 bits, got Discrete({2**63 + 1})"),
+        (
+            {"kind": "discrete", "n": 2**63 - 1, "start": 2},
+            f"p.n: expected actions of 64 bits, got Discrete({2**63 - 1}, start=2)",
+        ),
         ({"kind": "multi_binary", "n": 1.0}, "p.n: expected int, got float"),
     ],
 )
@@ -94,6 +103,20 @@ def test_faults_are_named_with_their_path(value: Any, detail: str) -> None:
         action_space_from_wire(value, "p")
     assert str(caught.value) == detail
     assert caught.value.clause == "10.2 spaces/action"
+
+
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        (wire_box(shape=[2**20 + 1], low=np.zeros(2**20 + 1, np.int8), high=np.zeros(2**20 + 1, np.int8)), "p.shape"),
+        ({"kind": "multi_discrete", "nvec": np.ones(2**20 + 1, np.uint8)}, "p.nvec"),
+        ({"kind": "multi_binary", "n": 2**20 + 1}, "p.n"),
+    ],
+)
+def test_lesson_2_an_action_of_too_many_numbers_is_refused_before_it_takes_memory(value: Any, path: str) -> None:
+    with pytest.raises(RemoteProtocolError) as caught:
+        action_space_from_wire(value, "p")
+    assert str(caught.value) == f"{path}: expected at most 1048576 numbers in an action, got 1048577"
 
 
 def test_a_local_space_blames_ourselves() -> None:

@@ -1,5 +1,6 @@
 """The `declare-spaces` feature: what an env's actions look like (SPEC 10.2)."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
@@ -11,6 +12,9 @@ from plugrl_protocol.codec.fields import describe, mismatch, read_count, read_ke
 from plugrl_protocol.errors import LocalProtocolError, blame_peer
 
 _CLAUSE = "10.2 spaces/action"
+MAX_NUMBERS = 2**20
+"""Numbers in one action: bounds of one byte each, read as numbers of eight, must not fill the memory."""
+_MAX_INT = 2**63 - 1  # discrete actions are int64
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,7 @@ class BoxSpace:
             raise LocalProtocolError(_CLAUSE, f"box.dtype: expected int, uint or float of up to 8 bytes, got {dtype}")
         object.__setattr__(self, "shape", shape)
         object.__setattr__(self, "dtype", dtype)
+        _check_numbers(math.prod(shape), "box.shape")
         for name in ("low", "high"):
             object.__setattr__(self, name, _read_bound(getattr(self, name), shape, dtype, f"box.{name}"))
         if not bool(np.all(self.low <= self.high)):
@@ -83,6 +88,8 @@ class DiscreteSpace:
     def __post_init__(self) -> None:
         object.__setattr__(self, "n", read_count(self.n, "discrete.n", _CLAUSE))
         object.__setattr__(self, "start", read_count(self.start, "discrete.start", _CLAUSE, least=-(2**53)))
+        if self.start + self.n - 1 > _MAX_INT:
+            raise LocalProtocolError(_CLAUSE, f"discrete.n: expected actions of 64 bits, got {self}")
 
     def __str__(self) -> str:
         return f"Discrete({self.n})" if self.start == 0 else f"Discrete({self.n}, start={self.start})"
@@ -104,8 +111,10 @@ class MultiDiscreteSpace:
         nvec = self.nvec
         if not isinstance(nvec, np.ndarray) or nvec.dtype.kind not in "iu" or nvec.ndim == 0 or nvec.size == 0:
             raise mismatch(_CLAUSE, "multi_discrete.nvec", "int[k]", nvec)
-        if int(nvec.min()) < 1:
-            raise LocalProtocolError(_CLAUSE, f"multi_discrete.nvec: expected ints >= 1, got {int(nvec.min())}")
+        _check_numbers(nvec.size, "multi_discrete.nvec")
+        for wrong in (int(nvec.min()), int(nvec.max())):
+            if not 1 <= wrong <= _MAX_INT:
+                raise LocalProtocolError(_CLAUSE, f"multi_discrete.nvec: expected ints >= 1 of 64 bits, got {wrong}")
         object.__setattr__(self, "nvec", nvec.astype(np.int64))
 
     @property
@@ -137,6 +146,7 @@ class MultiBinarySpace:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "n", read_count(self.n, "multi_binary.n", _CLAUSE))
+        _check_numbers(self.n, "multi_binary.n")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -152,6 +162,11 @@ class MultiBinarySpace:
 
 
 ActionSpace: TypeAlias = BoxSpace | DiscreteSpace | MultiDiscreteSpace | MultiBinarySpace
+
+
+def _check_numbers(numbers: int, path: str) -> None:
+    if numbers > MAX_NUMBERS:
+        raise LocalProtocolError(_CLAUSE, f"{path}: expected at most {MAX_NUMBERS} numbers in an action, got {numbers}")
 
 
 def _read_bound(value: object, shape: tuple[int, ...], dtype: np.dtype[Any], path: str) -> np.ndarray:

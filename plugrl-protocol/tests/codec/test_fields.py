@@ -1,5 +1,6 @@
 """Readers of typed fields, and the sentence when a value is something else."""
 
+import time
 from typing import Any
 
 import numpy as np
@@ -121,9 +122,19 @@ def test_env_indices() -> None:
         (np.array([0, 65_536]), "p: expected 0..65535, got 65536", "4.4 indices/range"),
         (np.array([2**64 - 1], np.uint64), "p: expected 0..65535, got 18446744073709551615", "4.4 indices/range"),
         (np.array([4, 5, 4]), "p: env 4 is named twice", "4.4 indices/unique"),
+        (np.zeros(65_537, int), r"p: expected at most 65536 envs, got int\[65537\]", "4.4 indices/unique"),
     ],
 )
 def test_lesson_2_scalar_duplicate_and_negative_indices(value: Any, detail: str, clause: str) -> None:
     with refused(detail) as caught:
         fields.read_env_indices(value, "p")
     assert caught.value.clause == clause
+
+
+def test_lesson_5_indices_that_repeat_at_the_end_take_no_long_search() -> None:
+    """Quadratic, it took half a minute, in which a server serves nobody."""
+    indices = np.append(np.arange(65_535), 65_534)
+    began = time.process_time()
+    with refused("p: env 65534 is named twice"):
+        fields.read_env_indices(indices, "p")
+    assert time.process_time() - began < 2

@@ -40,6 +40,10 @@ def test_env_ids_may_be_missing_and_other_keys_are_ignored(action: Make) -> None
         ({"action": np.array([["a"]])}, "action.data.action: expected number[H,n,...], got str[1,1]"),
         ({"action": [[0.0]]}, "action.data.action: expected number[H,n,...], got list"),
         ({"action": np.zeros((0, 2, 3))}, "action.data.action: expected at least one step, got float[0,2,3]"),
+        (
+            {"action": np.zeros((1, 65_537, 0)), "env_ids": np.zeros(65_537, np.int8)},
+            "action.data.action: expected at most 65536 envs on axis 1",
+        ),
         ({"env_ids": np.array([1])}, "action.data.env_ids: expected int[2], got int[1]"),
         ({"env_ids": [0, 1]}, "action.data.env_ids: expected int[2], got list"),
     ],

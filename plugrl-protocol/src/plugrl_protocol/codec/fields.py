@@ -3,6 +3,7 @@
 Each raises LocalProtocolError; whoever parses what a peer sent turns that into the peer's fault (`errors.blame_peer`).
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,8 @@ from plugrl_protocol.errors import LocalProtocolError
 _KIND_NAMES = {"b": "bool", "i": "int", "u": "uint", "f": "float", "U": "str"}
 _TYPE_NAMES = {dict: "map", list: "list", tuple: "list", bytes: "bin", type(None): "nil"}
 _MAX_INDEX = 65_535
+MAX_ENVS = _MAX_INDEX + 1
+"""Envs that one message can name (SPEC 4.4)."""
 
 
 def describe(value: object, *, exact: bool = False) -> str:
@@ -111,12 +114,16 @@ def read_env_indices(value: object, path: str) -> np.ndarray:
         raise mismatch("4.4 indices/dtype", path, "int[n]", value)
     if len(value) == 0:  # type: ignore[arg-type]
         raise LocalProtocolError("4.4 indices/empty", f"{path}: expected at least one env, got int[0]")
+    if len(value) > MAX_ENVS:  # type: ignore[arg-type]
+        raise LocalProtocolError(
+            "4.4 indices/unique", f"{path}: expected at most {MAX_ENVS} envs, got {describe(value)}"
+        )
     indices = value.tolist()  # type: ignore[attr-defined]
     if min(indices) < 0 or max(indices) > _MAX_INDEX:
         wrong = next(index for index in indices if not 0 <= index <= _MAX_INDEX)
         raise LocalProtocolError("4.4 indices/range", f"{path}: expected 0..{_MAX_INDEX}, got {wrong}")
     if len(set(indices)) != len(indices):
-        twice = next(index for index in indices if indices.count(index) > 1)
+        twice = Counter(indices).most_common(1)[0][0]
         raise LocalProtocolError("4.4 indices/unique", f"{path}: env {twice} is named twice")
     return _int64(value)  # type: ignore[arg-type]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from plugrl_protocol.codec.fields import describe, mismatch, read_ints, read_key, read_map
+from plugrl_protocol.codec.fields import MAX_ENVS, describe, mismatch, read_ints, read_key, read_map
 from plugrl_protocol.errors import LocalProtocolError, blame_peer
 
 _CLAUSE = "5.3 action/shape"
@@ -33,6 +33,8 @@ class Action:
             raise mismatch(_CLAUSE, "action.data.action", "number[H,n,...]", action)
         if len(action) == 0:
             raise LocalProtocolError(_CLAUSE, f"action.data.action: expected at least one step, got {describe(action)}")
+        if action.shape[1] > MAX_ENVS:
+            raise LocalProtocolError(_CLAUSE, f"action.data.action: expected at most {MAX_ENVS} envs on axis 1")
         if not action.dtype.isnative:
             object.__setattr__(self, "action", action.astype(action.dtype.newbyteorder("=")))
         if self.env_ids is not None:
