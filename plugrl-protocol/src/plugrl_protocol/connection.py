@@ -17,10 +17,11 @@ from plugrl_protocol.closing import (
     Close,
     complain,
 )
-from plugrl_protocol.codec import decode, encode
+from plugrl_protocol.codec import encode
 from plugrl_protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from plugrl_protocol.exchange import Exchange, Role, Turn
-from plugrl_protocol.messages import Feedback, Infer, Message, Metadata, message_from_wire
+from plugrl_protocol.messages import Feedback, Infer, Message, Metadata
+from plugrl_protocol.messages.templates import MessageReader
 from plugrl_protocol.reuse import HeldObservations, ReusableEnvs
 
 __all__ = ["DECLARE", "REUSE", "CloseNow", "Connection", "Drop", "Ping", "Role", "Timeouts", "TimerAction", "Turn"]
@@ -110,6 +111,7 @@ class Connection:
         self._exchange = Exchange()
         self._held = HeldObservations(max_frame)  # of a server that offers REUSE
         self._reusable = ReusableEnvs()  # of a client that was offered it
+        self._reader = MessageReader()
         self._features: frozenset[str] = frozenset()
         self._failure: RemoteProtocolError | None = None
         self._closing = False
@@ -163,7 +165,7 @@ class Connection:
         self._hear(now)
         try:
             self._check_size(len(frame), RemoteProtocolError)
-            message = message_from_wire(decode(frame))
+            message = self._reader.read(frame if type(frame) is bytes else bytes(frame))
             self._check_offered(message, RemoteProtocolError)
             self._exchange.received(self.role.peer, message)
             message = self._complete(message, len(frame))
