@@ -24,7 +24,7 @@ def make(kind: Turn, envs: list[int], **changes: Any) -> Any:
     if kind is Turn.METADATA:
         return Metadata(changes)
     if kind is Turn.INFER:
-        return Infer(observation, indices, zeros, **changes)
+        return Infer(**({"observation": observation, "env_indices": indices, "step_ids": zeros} | changes))
     if kind is Turn.ACTION:
         return Action(np.zeros((2, rows, 1), np.float32), indices)
     return Feedback(indices, zeros, observation, np.zeros(rows, np.float32), flags, flags, changes.get("info", {}))
@@ -164,6 +164,17 @@ def test_a_feature_is_used_only_when_listed() -> None:
     infer = offering.pass_on(Turn.INFER, [3, 1], spaces=spaces)
     assert isinstance(infer, Infer)
     assert infer.spaces == spaces
+
+
+def test_a_refused_reuse_leaves_the_turn_where_it_was() -> None:
+    server = Connection(Role.SERVER, now=0, timeouts=QUIET)
+    server.send(make(Turn.METADATA, [], features=["reuse-feedback-obs"]), 0)
+    nothing = Observation({}, {}, [])
+    with pytest.raises(RemoteProtocolError) as caught:
+        server.receive(raw(Turn.INFER, [3], observation=nothing, reuse=np.array([True])), 0)
+    assert caught.value.clause == "10.1 reuse/held"
+    assert server.turn is Turn.INFER
+    assert not server.action_pending
 
 
 def test_reuse_that_is_not_offered_is_refused() -> None:

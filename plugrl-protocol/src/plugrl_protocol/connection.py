@@ -167,8 +167,8 @@ class Connection:
             self._check_size(len(frame), RemoteProtocolError)
             message = self._reader.read(frame if type(frame) is bytes else bytes(frame))
             self._check_offered(message, RemoteProtocolError)
-            self._exchange.received(self.role.peer, message)
             message = self._complete(message, len(frame))
+            self._exchange.received(self.role.peer, message)
         except RemoteProtocolError as error:
             self._fail(error)
         self._begin_turn(message, now)
@@ -283,11 +283,11 @@ class Connection:
             raise error("10.2 spaces/unoffered", f"infer.spaces: the server does not offer {DECLARE}")
 
     def _complete(self, message: Message, frame_bytes: int) -> Message:
-        """Hold the observations of a feedback, and fill them in where the next infer leaves them out."""
+        """Hold the observations of a feedback, and fill them in where the next infer leaves them out; if it is due."""
         if REUSE in self._features and self.role is Role.SERVER:
-            if isinstance(message, Infer):
+            if isinstance(message, Infer) and self.turn is Turn.INFER:
                 return self._held.complete(message)
-            if isinstance(message, Feedback):
+            if isinstance(message, Feedback) and self.turn is Turn.FEEDBACK:
                 self._held.keep(message, frame_bytes)
         return message
 
