@@ -102,6 +102,16 @@ def test_a_longer_text_or_a_wider_number_is_not_cut():
     assert taken(steps) == [2**40 + 0.5, 1]
 
 
+def test_texts_that_are_objects_are_kept_beside_those_that_are_not():
+    """Lesson 2: what a very long text is read as."""
+    memory = EnvMemory()
+    ask(memory, [65_535], [1.0], text=np.array(["x" * 100_000], object))
+    ask(memory, [0], [2.0], text=np.array(["go"]))
+    steps = memory.take(envs(0, 65_535))
+
+    assert [len(text) for text in steps.obs["text"]] == [2, 100_000]
+
+
 def test_states_of_another_shape_are_refused():
     memory = EnvMemory()
     ask(memory, (0,), (1,))

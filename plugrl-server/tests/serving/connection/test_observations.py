@@ -7,7 +7,9 @@ import pytest
 from plugrl_protocol.closing import RESYNC
 from plugrl_protocol.errors import RemoteProtocolError
 from plugrl_protocol.observation import Observation
+from plugrl_server.learning import trees
 from plugrl_server.serving.connection.observations import (
+    WIDE_TEXT,
     ObservationReader,
     find_not_finite,
     finite_rows,
@@ -102,3 +104,16 @@ def test_feedback_rows_that_are_not_finite_are_marked():
     assert finite_rows(numbers([0, 1]), rewards[1:2]) is None
     assert not_finite_key(obs, rewards, 0) == "rewards"
     assert not_finite_key(obs, rewards, 1) == "obs.states.obs"
+
+
+def test_a_very_long_text_is_not_laid_out_as_wide_as_it_is():
+    """Lesson 2: joined with many rows of other clients it would take all memory."""
+    long, short = "x" * (WIDE_TEXT + 1), "y" * WIDE_TEXT
+    texts = [
+        reader().read(Observation({}, {"a": np.zeros((1, 1))}, [text]), "infer.data", None) for text in (long, short)
+    ]
+
+    assert [reading.obs["text"].dtype.kind for reading in texts] == ["O", "U"]
+    joined = trees.concat([reading.obs for reading in texts])["text"]
+    assert joined.nbytes == 2 * np.dtype(object).itemsize
+    assert joined.tolist() == [long, short]

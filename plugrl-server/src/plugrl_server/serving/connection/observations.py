@@ -20,13 +20,18 @@ Layout: TypeAlias = tuple[tuple[str, str, tuple[int, ...]], ...]
 
 CLAUSE = "5.2 observation/policy"
 
+WIDE_TEXT = 1024
+"""Characters up to which texts stay in a NumPy text array, whose every row is as wide as the longest: joined with the
+rows of others, one very long text would take its length times their number."""
+
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Reading:
     """The part of an observation that the policy reads.
 
     Attributes:
-        obs: `{"images": {name: u1[n,h,w,c]}, "states": {name: number[n,d]}, "text": <U[n]}`.
+        obs: `{"images": {name: u1[n,h,w,c]}, "states": {name: number[n,d]}, "text": <U[n]}`; where a text is longer than
+            `WIDE_TEXT`, the texts are an object array of str, [n].
         layout: Names and row shapes of the arrays in it.
     """
 
@@ -63,7 +68,10 @@ class ObservationReader:
         """
         images = _select(observation.images, self._image_keys, f"{path}.images")
         states = _select(observation.states, self._state_keys, f"{path}.states")
-        reading = Reading({"images": images, "states": states, "text": observation.text}, _layout(images, states))
+        text = observation.text
+        if text.dtype.itemsize > 4 * WIDE_TEXT:
+            text = text.astype(object)
+        reading = Reading({"images": images, "states": states, "text": text}, _layout(images, states))
         if reading.layout != known:
             self._check(reading, path, known)
         return reading
