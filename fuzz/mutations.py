@@ -1,5 +1,6 @@
 """Seeded mutations: of a frame's bytes, of the value it holds, and of a script of frames."""
 
+import copy
 import random
 import struct
 from collections.abc import Sequence
@@ -103,7 +104,7 @@ class Mutator:
         if kind == 0:
             del spot[key]
         elif kind == 1 and isinstance(spot, dict):
-            spot[self._random.choice(_KEYS)] = self._random.choice(_JUNK)
+            spot[self._random.choice(_KEYS)] = self._junk()
         elif kind == 2 and isinstance(before, bytes):
             spot[key] = before[: self._random.randrange(len(before) + 1)]
         elif kind == 3 and isinstance(before, bytes):
@@ -113,7 +114,11 @@ class Mutator:
         elif kind == 5 and isinstance(before, list):
             spot[key] = before * 2
         else:
-            spot[key] = self._random.choice(_JUNK)
+            spot[key] = self._junk()
+
+    def _junk(self) -> Any:
+        """Something that belongs nowhere; a copy, which later edits may change."""
+        return copy.deepcopy(self._random.choice(_JUNK))
 
     def _scramble(self, data: bytes, others: Sequence[bytes]) -> bytes:
         """Change some bytes."""

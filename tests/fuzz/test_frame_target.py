@@ -38,6 +38,14 @@ def test_a_decoder_that_disagrees_with_the_careful_one_is_a_finding(monkeypatch)
         frame_target.run(FRAMES["infer"])
 
 
+def test_a_wrong_value_that_its_key_replaces_is_nothing_to_find():
+    right, wrong = b"\x01", b"\x81\xc4\x0b__ndarray__\xc3"
+    assert frame_target.run(b"\x82\xa1k" + wrong + b"\xa1k" + right) == "a key that comes twice"
+    assert frame_target.run(b"\x82\xa1k" + right + b"\xa1k" + wrong) == "3.2 codec/array"
+    assert frame_target.repeats_a_key(b"\x91\x82\xa1k\x01\xa1k\x01")
+    assert not frame_target.repeats_a_key(b"\x91\x82\xa1k\x01\xa1l\x01")
+
+
 def test_a_value_that_does_not_come_back_is_a_finding(monkeypatch):
     right = frame_target.encode
     monkeypatch.setattr(frame_target, "encode", lambda value: right(value | {"more": 1}))

@@ -27,7 +27,7 @@ def decode(frame: bytes | bytearray | memoryview) -> Any:
 
     Arrays are read-only views; of the frame itself if it is large, so they may be unaligned. A frame that is not
     `bytes` is copied first, so that nothing aliases a buffer that changes. Memory beyond the frame stays under one
-    frame + 16 MiB, whatever the frame says.
+    frame + 16 MiB, whatever the frame says. Of a key that comes twice in a map, the last value counts.
 
     Raises:
         RemoteProtocolError: The frame breaks a rule of SPEC 3; the detail starts with the path of the fault.
