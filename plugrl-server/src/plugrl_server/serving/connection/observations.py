@@ -30,8 +30,8 @@ class Reading:
     """The part of an observation that the policy reads.
 
     Attributes:
-        obs: `{"images": {name: u1[n,h,w,c]}, "states": {name: number[n,d]}, "text": <U[n]}`; where a text is longer than
-            `WIDE_TEXT`, the texts are an object array of str, [n].
+        obs: `{"images": {name: u1[n,h,w,c]}, "states": {name: number[n,d]}, "text": <U[n]}`; where a text is longer
+            than `WIDE_TEXT`, the texts are an object array of str, [n].
         layout: Names and row shapes of the arrays in it.
     """
 
