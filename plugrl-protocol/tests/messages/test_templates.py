@@ -1,6 +1,7 @@
 """A reader with templates reads what the whole way reads, and refuses what it refuses."""
 
 import random
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -167,3 +168,22 @@ def test_a_peer_with_many_lengths_is_not_remembered_for_ever():
         reader.read(frame(Infer(Observation({}, {}, ["x" * size]), np.arange(1), np.zeros(1, int))))
 
     assert len(reader._known) <= 64
+
+
+def test_lesson_5_a_peer_cannot_fill_the_memory_with_templates():
+    """Text is kept with a template; a few frames of each length would otherwise leave megabytes behind."""
+    reader = MessageReader()
+    frames = [
+        frame(
+            Infer(Observation({}, {"s": np.zeros((1, width))}, np.array(["x" * 250_000])), np.arange(1), np.arange(1))
+        )
+        for width in range(1, 9)
+    ]
+    tracemalloc.start()
+    try:
+        for data in frames * 5:
+            reader.read(data)
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert kept < len(frames[0])

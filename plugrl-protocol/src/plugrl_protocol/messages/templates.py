@@ -25,6 +25,7 @@ Place: TypeAlias = tuple[str, str]
 
 _MOST_LENGTHS = 64
 _FIRST_SIGHTINGS = 3  # of frames of one length before a template is made of one; doubled whenever it did not fit
+_MOST_FIXED = 64 * 2**10  # bytes of a frame that are no numbers: a peer decides how many, and we keep them
 _SMALL = 4096  # bytes of an array that are cheaper to copy, and then aligned, than to view
 
 
@@ -100,7 +101,7 @@ class _Template:
 
     @classmethod
     def of(cls, frame: bytes) -> "_Template | None":
-        """The template of an accepted frame; None for one with an info, a declaration or a converted array."""
+        """The template of an accepted frame; None for one with an info, a declaration, a converted array or much text."""
         message = message_from_wire(Reader(frame).read())
         if not isinstance(message, (Infer, Action, Feedback)):
             return None
@@ -116,6 +117,8 @@ class _Template:
                 if not 0 <= start <= len(frame) - array.nbytes:
                     return None
                 slots[place] = start, start + array.nbytes
+        if len(frame) - sum(stop - start for start, stop in slots.values()) > _MOST_FIXED:
+            return None
         return cls(frame, message, slots)
 
     def read(self, frame: bytes) -> Message | None:
