@@ -101,7 +101,7 @@ class _Template:
 
     @classmethod
     def of(cls, frame: bytes) -> "_Template | None":
-        """The template of an accepted frame; None for one with an info, a declaration, a converted array or much text."""
+        """The template of an accepted frame; None if it has an info, a declaration, a converted array or much text."""
         message = message_from_wire(Reader(frame).read())
         if not isinstance(message, (Infer, Action, Feedback)):
             return None
