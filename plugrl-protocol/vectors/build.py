@@ -187,6 +187,8 @@ def codec() -> list[dict[str, Any]]:
         vector("codec/scalar-i8", array_clause, "must", scalar(b"\x05", "<i8"), holds("<i8", [], [5])),
         vector("codec/scalar-bool", array_clause, "must", scalar(TRUE, "|b1"), holds("|b1", [], [True])),
         vector("codec/openpi-observation", "3 codec/encode", "must", fields(**{"observation/state": f4(0.25), "prompt": text("fold")}), {"observation/state": holds("<f4", [1], [0.25]), "prompt": "fold"}),
+        vector("codec/openpi-image", "3 codec/encode", "must", fields(**{"observation/image": array("|u1", [1, 2, 3], bytes(range(6)))}), {"observation/image": holds("|u1", [1, 2, 3], [0, 1, 2, 3, 4, 5])}),
+        vector("codec/openpi-actions", "3 codec/encode", "must", fields(actions=f4(0.5, -0.5, shape=[2, 1])), {"actions": holds("<f4", [2, 1], [0.5, -0.5])}),
         vector("codec/depth-16", limits, "must", b"\x91" * 16 + b"\x01"),
     ]  # fmt: skip
     one = binary(struct.pack("<d", 1.0))
