@@ -176,6 +176,14 @@ def test_what_is_not_held_is_refused(pair: Callable[[], Pair], envs: list[int]) 
     assert error.detail == "infer.reuse: env 3 has no feedback on this connection that did not end its episode"
 
 
+def test_what_does_not_fit_into_the_store_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lesson 5: rows of ever other envs must not add up without bound."""
+    monkeypatch.setattr("plugrl_protocol.reuse._MOST_STORED", 100)
+    together = Pair().fed([3, 1, 2]).to_server(ask([3, 1, 2], observe({}, []), [True] * 3))
+    assert together.reuse is None  # the last feedback's rows are no part of the store
+    assert refused(Pair().fed([3, 1, 2]), ask([2, 3], observe({}, []), [True] * 2)).clause == "10.1 reuse/held"
+
+
 def test_an_observation_belongs_to_its_connection() -> None:
     Pair().fed([3])
     assert refused(Pair().fed([1]), ask([3], observe({}, []), [True])).clause == "10.1 reuse/held"

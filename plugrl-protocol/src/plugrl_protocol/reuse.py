@@ -21,6 +21,7 @@ Layout: TypeAlias = dict[tuple[str, str], tuple[np.dtype[Any], tuple[int, ...]]]
 """Dtype and row shape of every array, by kind ("images" or "states") and name. Rows of equal layouts can be batched."""
 
 _SMALL_FRAME = 64 * 2**10  # bytes that may be kept alive for less
+_MOST_STORED = 2**30  # bytes of a connection's store; what does not fit is forgotten, and has to be sent again
 _NOWHERE, _LAST = 0, -1  # where an env's row lies: else it is 1 + its place in the store
 
 
@@ -104,7 +105,11 @@ class HeldObservations:
         if np.count_nonzero(left):
             if self._store is None:
                 self._store = _Store(last)
-            self._where[envs[left]] = 1 + self._store.put(last.take(left))
+            rows = last.take(left)
+            if self._store.nbytes + len(rows) * self._row_bytes + rows.text.nbytes > _MOST_STORED:
+                self._where[envs[left]] = _NOWHERE
+            else:
+                self._where[envs[left]] = 1 + self._store.put(rows)
 
     def _take(self, envs: np.ndarray, sent: Observation, rows: int) -> Observation:
         """What these envs hold, with the keys in the order of `sent`, to be one of so many rows."""
@@ -117,6 +122,7 @@ class HeldObservations:
         _check_size(rows * self._row_bytes, self._max_bytes)
         if last is None:
             self._put_away()
+            self._check_held(envs)  # what did not fit into the store is gone
             assert self._store is not None  # noqa: S101 - envs that are held are in one of the two
             last = self._store.take(self._where[envs] - 1, self._max_bytes)
         return _ordered(last, sent)
@@ -201,7 +207,14 @@ class _Store:
         self._images = {name: image[:0] for name, image in like.images.items()}
         self._states = {name: state[:0] for name, state in like.states.items()}
         self._text = np.empty(0, object)
+        self._characters = 0
         self._free: list[int] = []
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the store takes, its free places included."""
+        arrays = (*self._images.values(), *self._states.values())
+        return sum(array.nbytes for array in arrays) + 4 * self._characters
 
     def put(self, rows: Observation) -> np.ndarray:
         """Copy k rows in; returns their places, i4[k]."""
@@ -215,6 +228,7 @@ class _Store:
         for name, state in rows.states.items():
             self._states[name][places] = state
         self._text[places] = rows.text
+        self._characters += sum(map(len, rows.text.tolist()))
         return places
 
     def take(self, places: np.ndarray, max_bytes: int) -> Observation:
@@ -233,6 +247,7 @@ class _Store:
 
     def free(self, places: np.ndarray) -> None:
         """Give some places back."""
+        self._characters -= sum(map(len, self._text[places].tolist()))
         self._text[places] = None
         self._free += places.tolist()
 
