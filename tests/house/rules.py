@@ -15,7 +15,8 @@ MAX_FUNCTION_LINES = 50
 MAX_MODULES_IN_FOLDER = 8
 VAGUE_NAMES = {"util", "utils", "misc", "helper", "helpers", "common_utils", "stuff", "tools"}
 LEFTOVERS = re.compile(r"\b(TODO|FIXME|XXX|HACK|NotImplementedError)\b")
-PRIVATE_PLACES = re.compile(r"(example-registry|/root/|/work/|/home/\w+/)")
+# Paths of one machine, and package registries by the shape of their names: the rule itself must name none.
+PRIVATE_PLACES = re.compile(r"(/(?:root|work|home/\w+)/|\bpy(?!thon\.)[a-z]+\.org\b|\bregistry\.[a-z]+js\b)")
 CAPPED = re.compile(r"(<|==|~=|!=)")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

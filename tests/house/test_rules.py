@@ -109,7 +109,9 @@ def test_unfinished_work_is_found_in_packages_and_examples(write, mark):
     assert len(rules.leftovers(write("examples/robot/robot.py", f"{SOUND}{mark}\n"))) == 2
 
 
-@pytest.mark.parametrize("text", ["see /root/x", "https://example-registry/simple", "cd /home/somebody/x"])
+@pytest.mark.parametrize(
+    "text", ["see /" + "root/x", "cd /" + "home/somebody/x", "https://pyfiles.org/simple", "registry.somejs"]
+)
 def test_a_machine_path_or_a_registry_host_is_found(write, text):
     root = write("README.md", text)
     assert len(rules.private_places(root, [root / "README.md"])) == 1
