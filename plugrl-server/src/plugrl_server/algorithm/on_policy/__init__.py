@@ -1,0 +1,1 @@
+"""What on-policy algorithms share: storing frames, advantages, mini-batches, counters and checkpoints."""
