@@ -33,7 +33,7 @@ FLOOR = "codec"
 NOISY = 1.3  # a floor whose mean is this many times its p50 was measured beside something else
 # The first targets: with `dummy-policy` and one client, at most this many times the codec floor.
 TARGETS = {"n1": 3.0, "n64": 2.5, "image": 2.0}
-SPIN_US = 200.0  # of both ends, for the contender that spins
+SLEEP_AT_ONCE = 0.0  # `--spin-us` of both ends, for the contender that never polls; the others have the default, auto
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ SERVERS: dict[str, tuple[Callable[[Shape], measure.Process], str]] = {
     "codec": (partial(floors.start_server, "codec"), floors.READY),
     "websockets": (start_stock_server, floors.READY),
     "dummy": (partial(plugrl_peers.Server, "dummy-policy"), plugrl_peers.READY),
-    "dummy_spin": (partial(plugrl_peers.Server, "dummy-policy", spin_us=SPIN_US), plugrl_peers.READY),
+    "dummy_sleep": (partial(plugrl_peers.Server, "dummy-policy", spin_us=SLEEP_AT_ONCE), plugrl_peers.READY),
     "gaussian": (partial(plugrl_peers.Server, "gaussian-policy"), plugrl_peers.READY),
 }
 
@@ -60,7 +60,7 @@ CONTENDERS: dict[str, Contender] = {
     "websockets": Contender("websockets", StockClient),
     "plugrl": Contender("dummy", plugrl_peers.LinkClient),
     "plugrl_raw_client": Contender("dummy", RawClient),
-    "plugrl_spin": Contender("dummy_spin", partial(plugrl_peers.LinkClient, spin_us=SPIN_US)),
+    "plugrl_sleep": Contender("dummy_sleep", partial(plugrl_peers.LinkClient, spin_us=SLEEP_AT_ONCE)),
     "plugrl_gaussian": Contender("gaussian", plugrl_peers.LinkClient, images=False),
 }
 

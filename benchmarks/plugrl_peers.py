@@ -25,11 +25,16 @@ MAX_FRAME = 256 * 2**20
 class Server(measure.Process):
     """A training server that never learns, with its run folder in a temporary place."""
 
-    def __init__(self, policy: str, shape: Shape, *, spin_us: float = 0.0) -> None:
+    def __init__(self, policy: str, shape: Shape, *, spin_us: float | None = None) -> None:
         self._folder = tempfile.TemporaryDirectory()
         command = [str(Path(sys.executable).with_name("plugrl-run-server")), policy, "default", "dummy", "default"]
         command += ["--port", "0", "--algo.global-steps", ENDLESS, "--policy.device", "cpu", "--exp-name", "bench"]
-        command += ["--checkpoint-base-dir", self._folder.name, "--spin-us", str(spin_us)]
+        command += [
+            "--checkpoint-base-dir",
+            self._folder.name,
+            "--spin-us",
+            "auto" if spin_us is None else str(spin_us),
+        ]
         super().__init__(command, name=f"plugrl-run-server {policy} ({shape.name})")
 
     def __exit__(self, *error: object) -> None:
@@ -44,7 +49,7 @@ class LinkClient:
     message is made anew, so that its validation is in the figure.
     """
 
-    def __init__(self, port: int, shape: Shape, *, spin_us: float = 0.0) -> None:
+    def __init__(self, port: int, shape: Shape, *, spin_us: float | None = None) -> None:
         self._link = Link.open(
             Address("127.0.0.1", port),
             connect_timeout=10,
@@ -52,7 +57,7 @@ class LinkClient:
             max_frame=MAX_FRAME,
             api_key=None,
             interrupts=Interrupts(),
-            spin=spin_us / 1e6,
+            spin=None if spin_us is None else spin_us / 1e6,
         )
         self._observation = shape.observation()
         feedback = payloads.feedback(shape)

@@ -65,7 +65,7 @@ def test_a_variable_that_is_no_number_is_named(monkeypatch, name, read):
         ({"num_envs": 4, "num_procs": 4, "num_episodes": 3}, "--num-episodes 3: expected at least 4"),
         ({"max_reconnects": -1}, "--max-reconnects -1: expected at least 0"),
         ({"max_frame_mib": 0}, "--max-frame-mib 0"),
-        ({"spin_us": -1.0}, "--spin-us -1: expected 0 to 1,000,000"),
+        ({"spin_us": -1.0}, "--spin-us -1: expected auto, or 0 to 1,000,000"),
         ({"spin_us": float("nan")}, "--spin-us nan"),
         ({"runner": RunnerOptions(replan_steps=0)}, r"--runner\.replan-steps 0"),
         ({"runner": RunnerOptions(max_episode_steps=0)}, r"--runner\.max-episode-steps 0"),

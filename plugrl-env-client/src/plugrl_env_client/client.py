@@ -159,7 +159,7 @@ def _open_link(options: ClientOptions, interrupts: Interrupts) -> Link:
         max_frame=options.max_frame_mib * 2**20,
         api_key=resolved_api_key(options),
         interrupts=interrupts,
-        spin=options.spin_us / 1e6,
+        spin=None if options.spin_us == "auto" else options.spin_us / 1e6,
     )
 
 

@@ -237,7 +237,7 @@ class Run:
             feedback_wait_timeout=config.feedback_wait_timeout,
             metadata=config.metadata_items,
             deterministic=config.deterministic,
-            spin_us=config.spin_us,
+            spin_us=None if config.spin_us == "auto" else config.spin_us,
         )
 
     async def _beat(self) -> None:

@@ -92,8 +92,8 @@ class RunConfig:
     """MODULE to import first, for policies and algorithms of your own; repeatable."""
     deterministic: int | None = None
     """Wait for this many connections, then serve them in rounds, in the order of their client numbers."""
-    spin_us: float = 0.0
-    """Longest time in us to poll the socket before sleeping; only worth it with a core to spare."""
+    spin_us: float | Literal["auto"] = "auto"
+    """Time in us to poll the sockets before sleeping; auto: up to 500 while that pays and a core is to spare."""
     track: TrackConfig = dataclasses.field(default_factory=TrackConfig)
 
     def checked(self) -> RunConfig:
@@ -169,7 +169,9 @@ def _number_problems(config: RunConfig) -> list[str]:
         "--deterministic": config.deterministic,
     }
     problems = [f"{flag}: expected at least 1, got {n}" for flag, n in counts.items() if n is not None and n < 1]
-    amounts = {"--infer-wait-ms": config.infer_wait_ms, "--spin-us": config.spin_us}
+    amounts = {"--infer-wait-ms": config.infer_wait_ms}
+    if config.spin_us != "auto":
+        amounts["--spin-us"] = config.spin_us
     problems += [
         f"{flag}: expected a finite number, 0 or more, got {x}"
         for flag, x in amounts.items()

@@ -4,6 +4,7 @@ import asyncio
 import threading
 
 import pytest
+from plugrl_server.serving import worker
 from plugrl_server.serving.worker import LoopRuntime, Pace, Spinner, Worker, attempt
 
 
@@ -101,8 +102,15 @@ def test_a_worker_is_a_daemon_and_ends_when_told():
 
 
 class FakeLoop:
-    def __init__(self):
-        self.now, self.calls = 0.0, []
+    """A loop whose every turn takes a millisecond, `running` of which this thread ran."""
+
+    def __init__(self, monkeypatch):
+        self.now, self.cpu, self.running, self.calls = 0.0, 0.0, 1.0, []
+        monkeypatch.setattr(worker, "yield_core", lambda: None)
+        monkeypatch.setattr(worker, "spare_cores", lambda: True)
+        monkeypatch.setattr(worker.time, "thread_time", lambda: self.cpu)
+        monkeypatch.setattr(Spinner, "AUTO", 0.016)
+        monkeypatch.setattr(Spinner, "LOST", 0.004)
 
     def time(self):
         return self.now
@@ -110,39 +118,82 @@ class FakeLoop:
     def call_soon(self, callback):
         self.calls.append(callback)
 
+    def pass_time(self, seconds):
+        self.now += seconds
+        self.cpu += seconds * self.running
+
     def spin_until_asleep(self):
         turns = 0
         while self.calls:
-            self.now += 0.001
+            self.pass_time(0.001)
             self.calls.pop()()
             turns += 1
         return turns
 
 
-def test_spinning_is_bounded_and_gives_up_when_nothing_comes():
-    loop = FakeLoop()
+@pytest.fixture
+def loop(monkeypatch):
+    return FakeLoop(monkeypatch)
+
+
+def test_a_fixed_time_is_polled_after_every_activity(loop):
     spinner = Spinner(loop, 0.016)
-    lengths = []
-    for _ in range(6):
+    for _ in range(3):
         spinner.active()
-        lengths.append(loop.spin_until_asleep())
-    assert lengths == sorted(lengths, reverse=True)
-    assert lengths[0] <= 17
-    assert lengths[-1] <= 2
+        assert loop.spin_until_asleep() in (16, 17)
+        loop.pass_time(1.0)
 
 
-def test_spinning_lasts_longer_again_when_it_pays():
-    loop = FakeLoop()
+def test_activity_while_polling_prolongs_it_and_starts_no_second_one(loop):
     spinner = Spinner(loop, 0.016)
-    for _ in range(6):
+    spinner.active()
+    loop.pass_time(0.010)
+    spinner.active()
+    assert len(loop.calls) == 1
+    assert loop.spin_until_asleep() in (16, 17)
+
+
+def test_left_to_itself_it_polls_while_messages_come_soon(loop):
+    spinner = Spinner(loop, None)
+    for _ in range(20):
+        spinner.active()
+        loop.pass_time(0.005)
+    assert loop.spin_until_asleep() > 0
+
+
+def test_left_to_itself_it_sleeps_while_messages_take_long(loop):
+    spinner = Spinner(loop, None)
+    for _ in range(20):
         spinner.active()
         loop.spin_until_asleep()
-    for _ in range(6):
+        loop.pass_time(0.1)
+    spinner.active()
+    assert loop.calls == []
+    for _ in range(40):  # and polls again once they come soon
+        loop.pass_time(0.005)
         spinner.active()
-    assert loop.spin_until_asleep() > 8
+    assert loop.spin_until_asleep() > 0
 
 
-def test_without_a_budget_nothing_spins():
-    loop = FakeLoop()
-    Spinner(loop, 0.0).active()
+def test_it_sleeps_for_a_while_when_others_want_its_core(loop):
+    spinner = Spinner(loop, None)
+    spinner.active()
+    loop.running = 0.1
+    loop.pass_time(0.005)
+    spinner.active()
+    loop.running = 1.0
+    loop.spin_until_asleep()
+    loop.pass_time(0.001)
+    spinner.active()
+    assert loop.calls == []
+    for _ in range(300):
+        loop.pass_time(0.005)
+        spinner.active()
+    assert loop.calls != []
+
+
+@pytest.mark.parametrize("longest", [0.0, None])
+def test_without_a_budget_or_a_second_core_nothing_spins(loop, longest, monkeypatch):
+    monkeypatch.setattr(worker, "spare_cores", lambda: False)
+    Spinner(loop, longest).active()
     assert loop.calls == []

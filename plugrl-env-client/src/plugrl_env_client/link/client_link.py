@@ -55,7 +55,7 @@ class Link:
         max_frame: int,
         api_key: str | None,
         interrupts: Interrupts,
-        spin: float = 0.0,
+        spin: float | None = 0.0,
     ) -> "Link":
         """Connect, upgrade and wait for the metadata, all within `connect_timeout` seconds.
 

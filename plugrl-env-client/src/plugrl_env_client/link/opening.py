@@ -39,7 +39,7 @@ def open_transport(
     until: float,
     timeout: float,
     interrupts: Interrupts,
-    spin: float = 0.0,
+    spin: float | None = 0.0,
 ) -> Transport:
     """Connect and upgrade. Neither compression nor a proxy from the environment is used (SPEC 1.1).
 

@@ -24,6 +24,7 @@ from websockets.protocol import State
 
 from plugrl_env_client.link.frames import FrameSpotter, FrameWriter
 from plugrl_env_client.link.interrupts import Interrupts
+from plugrl_env_client.link.spinning import Spinning, yield_core
 
 ANSWER_SECONDS = 5.0  # how long we wait for the answer to our close frame
 LINGER_SECONDS = 2.0  # how long a server surely reads on after its own close frame
@@ -65,12 +66,12 @@ class Transport:
         sock: a connected socket, over TLS or not.
         protocol: the sans-I/O core; its handshake may still be to come.
         interrupts: what may end a wait.
-        spin: seconds to ask the socket again and again before sleeping until it has something. On a machine with a
-            spare core this saves the wake-up, which costs more than a small policy's inference; 0: sleep at once.
+        spin: seconds to ask the socket again and again before sleeping until it has something; 0: sleep at once,
+            None: while that pays (`Spinning`).
     """
 
     def __init__(
-        self, sock: socket.socket, protocol: ClientProtocol, interrupts: Interrupts, *, spin: float = 0.0
+        self, sock: socket.socket, protocol: ClientProtocol, interrupts: Interrupts, *, spin: float | None = 0.0
     ) -> None:
         # With a timeout of the kernel's own, waiting for an answer is one system call instead of three.
         self._kernel_waits = not isinstance(sock, ssl.SSLSocket) and hasattr(socket, "MSG_DONTWAIT")
@@ -79,7 +80,7 @@ class Transport:
         self._sock = sock
         self._protocol = protocol
         self._interrupts = interrupts
-        self._spin = spin
+        self._spinning = Spinning(spin)
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._writer = FrameWriter()
         self._spotter = FrameSpotter()
@@ -195,13 +196,15 @@ class Transport:
 
     def _fill(self, patience: float) -> int | None:
         """Read once, waiting for `patience` seconds: the number of bytes, None when nothing came."""
-        recently_empty = time.monotonic() - self._empty_at < _PATIENCE
-        count = None if recently_empty and not self._spin else self._read()
+        now = time.monotonic()
+        spin = self._spinning.granted(now)
+        count = None if now - self._empty_at < _PATIENCE and not spin else self._read()
         if count is None:
             with self._interrupts.waiting():
-                count = self._spin_read() if self._spin else None
+                count = self._spin_read(now + spin) if spin else None
                 if count is None:
                     count = self._wait_and_read(patience)
+            self._spinning.waited(time.monotonic() - now)
         return count
 
     def _wait_and_read(self, patience: float) -> int | None:
@@ -227,12 +230,15 @@ class Transport:
             self.drop()
             raise Closed(BROKEN, f"connection lost: {err.strerror or err}") from err
 
-    def _spin_read(self) -> int | None:
-        until = time.monotonic() + self._spin
-        while time.monotonic() < until:
+    def _spin_read(self, until: float) -> int | None:
+        asked = self._empty_at
+        while asked < until:
+            yield_core()
             count = self._read()
             if count is not None:
                 return count
+            self._spinning.asked(asked, self._empty_at)
+            asked = self._empty_at
         return None
 
     def _wait(self, event: int, seconds: float) -> bool:

@@ -30,7 +30,7 @@ class ServingOptions:
         feedback_wait_timeout: Longest time from an action to its feedback, s; does not run during a learn step.
         metadata: The operator's additions to the metadata (SPEC 5.1).
         deterministic: Number of connections to wait for and then to serve in rounds, or None.
-        spin_us: Longest time to poll the sockets before sleeping, us.
+        spin_us: How long to poll the sockets before sleeping, us; None: while it pays (see `worker.Spinner`).
         ping_interval: Time between pings, s.
         ping_timeout: Time without a pong after which a peer is given up, s.
         open_timeout: Longest time from the TCP connect to the end of the upgrade, s.
@@ -47,7 +47,7 @@ class ServingOptions:
     feedback_wait_timeout: float = 60.0
     metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
     deterministic: int | None = None
-    spin_us: float = 0.0
+    spin_us: float | None = None
     ping_interval: float = 20.0
     ping_timeout: float = 60.0
     open_timeout: float = 10.0
@@ -59,8 +59,9 @@ class ServingOptions:
             if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
                 raise ValueError(f"{name}: expected a finite time above 0 s, got {getattr(self, name)}")
         for name in ("infer_wait_ms", "spin_us", "stop_grace"):
-            if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
-                raise ValueError(f"{name}: expected a finite time of 0 or more, got {getattr(self, name)}")
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value >= 0):
+                raise ValueError(f"{name}: expected a finite time of 0 or more, got {value}")
         for name in ("mini_infer_batch_size", "deterministic", "max_frame"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}")

@@ -104,7 +104,7 @@ class TrainingServer:
         options = self._options
         self._loop = loop
         self._runtime = LoopRuntime(loop)
-        self._spinner = Spinner(loop, options.spin_us / 1e6)
+        self._spinner = Spinner(loop, None if options.spin_us is None else options.spin_us / 1e6)
         self._scheduler = Scheduler(
             self._runtime, self._source, options, self._events, self.accounting, self._changed.set
         )
@@ -130,7 +130,7 @@ class TrainingServer:
             respond=self._front.respond,
             handle=self._session,
             gone=self._endpoints.discard,
-            read=self._spinner.active if options.spin_us else None,
+            read=None if options.spin_us == 0 else self._spinner.active,
             max_size=options.max_frame,
             open_timeout=options.open_timeout,
             close_timeout=options.close_timeout,
