@@ -116,3 +116,17 @@ def test_the_module_sees_loaded_and_updated_weights():
     loss(model).backward()
     optimizer.step()
     assert model[2].bias.item() == pytest.approx(0.1, rel=1e-4)  # the first step of Adam is the learning rate
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_weights_of_a_group_are_read_and_set_as_one_tensor(dtype):
+    model = network().to(dtype)
+    first, second = parts(model)
+    optimizer = FlatAdam([Group(first, 0.1), Group(second, 0.1)])
+    before = [parameter.detach().clone() for parameter in second]
+    weights = optimizer.weights(0).clone()
+    assert torch.equal(weights, torch.cat([parameter.detach().float().reshape(-1) for parameter in first]))
+    optimizer.set_weights(0, weights + 0.001)
+    assert torch.equal(optimizer.weights(0), weights + 0.001)  # also what bfloat16 cannot tell apart
+    assert torch.equal(torch.cat([p.detach().reshape(-1) for p in first]), (weights + 0.001).to(dtype))
+    assert all(torch.equal(parameter, old) for parameter, old in zip(second, before, strict=True))

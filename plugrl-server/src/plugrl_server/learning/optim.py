@@ -61,6 +61,16 @@ class FlatAdam:
             flat.update(group)
             flat.spread()
 
+    def weights(self, group: int) -> torch.Tensor:
+        """Return a group's weights as one flat float32 tensor (the master copy where they have one), to be read."""
+        return self._flat[group].master
+
+    @torch.no_grad()
+    def set_weights(self, group: int, weights: torch.Tensor) -> None:
+        """Give a group's parameters, and their master copy, other values: flat float32, as `weights` returns them."""
+        self._flat[group].master.copy_(weights)
+        self._flat[group].spread()
+
     def state_dict(self) -> dict[str, Any]:
         """Return the moments and step counts and, where parameters are not float32, their master copies."""
         return {"groups": [flat.state_dict() for flat in self._flat]}
