@@ -11,5 +11,6 @@ BUILTIN_POLICIES = (
         f"{_HERE}.categorical.categorical_policy_config",
         f"{_HERE}.categorical.categorical_policy",
     ),
+    BuiltIn("dppo-policy", f"{_HERE}.dppo.dppo_policy_config", f"{_HERE}.dppo.dppo_policy"),
     BuiltIn("dummy-policy", f"{_HERE}.dummy.dummy_policy_config", f"{_HERE}.dummy.dummy_policy"),
 )

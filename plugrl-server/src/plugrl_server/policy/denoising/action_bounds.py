@@ -3,6 +3,9 @@
 import numpy as np
 from plugrl_protocol.spaces import BoxSpace
 
+WIDEST = float(np.finfo(np.float32).max) / 4
+"""Half the width of an interval that is taken for no bound: its numbers would overflow."""
+
 
 class ActionBounds:
     """The affine map between the bounds of a Box and [-1, 1], for each number of an action.
@@ -21,7 +24,7 @@ class ActionBounds:
         low, high = (bound.reshape(-1).astype(np.float64) for bound in (space.low, space.high))
         with np.errstate(over="ignore", invalid="ignore"):
             centre, half_width = (low + high) / 2, (high - low) / 2
-        bounded = np.isfinite(low) & np.isfinite(high) & (0 < half_width) & (half_width < np.finfo(np.float32).max / 4)
+        bounded = np.isfinite(low) & np.isfinite(high) & (half_width > 0) & (half_width < WIDEST)
         self.centre[bounded] = centre[bounded]
         self.half_width[bounded] = half_width[bounded]
 

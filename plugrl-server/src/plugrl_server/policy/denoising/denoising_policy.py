@@ -24,11 +24,11 @@ FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 class DenoisingPolicy(BaseTorchPolicy):
-    """A policy whose chunk x_K is denoised from noise x_0 in K steps, x_{k+1} ~ N(mean, std) of `denoise_step(., x_k, k)`.
+    """A policy whose chunk x_K is denoised from noise x_0 in K steps: x_{k+1} ~ N(mean, std), given by `denoise_step`.
 
     Chunks are f4[n, H, A] in units in which the declared bounds are -1 and 1; actions without bounds keep their own.
-    k counts from 0, the noisiest step, to K - 1. A subclass writes `denoise_step` and `value`, names its parameters, and
-    ends its `__init__` with `self.to(self.device, self.dtype)`.
+    k counts from 0, the noisiest step, to K - 1. A subclass writes `denoise_step` and `value`, names its parameters,
+    and ends its `__init__` with `self.to(self.device, self.dtype)`.
 
     The steps before the last few can be made to keep the weights of a moment (`freeze_early_steps`). These weights are
     buffers: a `state_dict` holds them, so an evaluation acts by them too.

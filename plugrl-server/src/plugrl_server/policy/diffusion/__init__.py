@@ -1,0 +1,1 @@
+"""Diffusion policies: a denoising chain whose network predicts the noise."""

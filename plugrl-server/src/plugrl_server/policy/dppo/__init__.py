@@ -1,0 +1,1 @@
+"""The diffusion MLP of DPPO."""
