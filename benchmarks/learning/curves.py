@@ -1,0 +1,93 @@
+"""Draw the curves of `results/` and write the table of README.md from them; `--check` only says whether it is fresh."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+from rows import ROWS, Row
+
+HERE = Path(__file__).parent
+RESULTS, README = HERE / "results", HERE / "README.md"
+BEGIN, END = "<!-- table: written by curves.py -->", "<!-- end of table -->"
+HEADER = (
+    "| row | algorithm | policy | environment | steps | seeds | our mean of the last 10 reports | per seed "
+    "| to reach | published by others | wall time per run |\n|---|---|---|---|---|---|---|---|---|---|---|\n"
+)
+
+
+def load(row_name: str, results: Path = RESULTS) -> list[dict[str, Any]]:
+    """The kept runs of a row, in order of their seeds."""
+    files = sorted((results / row_name).glob("seed*.json"), key=lambda file: int(file.stem[4:]))
+    return [json.loads(file.read_text(encoding="utf-8")) for file in files]
+
+
+def table_line(name: str, row: Row, runs: list[dict[str, Any]]) -> str:
+    """One line of the table. A run that ended early is named with its step count."""
+    finals = [run["final"] for run in runs if run["final"] is not None]
+    reach = "-" if row.reach is None else f"{row.reach:g}"
+    start = f"| `{name}` | {row.algo} | {row.policy} | {row.env} | {row.steps:,} | {len(runs)} of {row.seeds} |"
+    if not finals:
+        return f"{start} not run | | {reach} | {row.published} | |\n"
+    cut = [f"seed {run['seed']} stopped at {run['steps']:,}" for run in runs if run["steps"] < row.steps]
+    mean = f"{statistics.fmean(finals):.1f}" + (f" ({'; '.join(cut)})" if cut else "")
+    each = ", ".join(f"{final:.1f}" for final in finals)
+    wall = ", ".join(f"{run['wall_seconds']:.0f}" for run in runs)
+    return f"{start} {mean} | {each} | {reach} | {row.published} | {wall} s |\n"
+
+
+def table(results: Path = RESULTS) -> str:
+    """The whole table."""
+    return HEADER + "".join(table_line(name, row, load(name, results)) for name, row in ROWS.items())
+
+
+def with_table(text: str, content: str) -> str:
+    """README's text with the part between the two marks replaced."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{content}{END}{after}"
+
+
+def draw(name: str, row: Row, results: Path = RESULTS) -> None:
+    """Draw a row's curves, one line a seed, into `results/<row>/curve.png`."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    for file in sorted((results / name).glob("seed*.csv")):
+        with file.open(encoding="utf-8") as lines:
+            points = [(int(point["step"]), float(point["reward"])) for point in csv.DictReader(lines)]
+        axes.plot(*zip(*points, strict=True), label=file.stem, linewidth=1)
+    if row.reach is not None:
+        axes.axhline(row.reach, color="gray", linestyle="--", linewidth=1, label="to reach")
+    axes.set(xlabel="steps (decisions)", ylabel="mean return", title=f"{row.algo}, {row.env}")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    figure.savefig(results / name / "curve.png", dpi=90)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Draw and write, or check."""
+    parser = argparse.ArgumentParser(description="Curves and table of the learning results.")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when README.md is out of date")
+    args = parser.parse_args(argv)
+    text = README.read_text(encoding="utf-8")
+    fresh = with_table(text, table())
+    if args.check:
+        return int(fresh != text)
+    README.write_text(fresh, encoding="utf-8")
+    for name, row in ROWS.items():
+        if load(name):
+            draw(name, row)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
