@@ -1,0 +1,259 @@
+"""Storage of frames for off-policy learning: a ring in which every observation is stored once."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from plugrl_server.learning import trees
+from plugrl_server.learning.trees import Tree
+
+NONE = -1
+FIRST_ROWS = 1024
+KEY = "replay"
+"""The key of this buffer's nodes, `(number, KEY)`; a frame's number counts all frames ever added before it."""
+
+
+class Batch(NamedTuple):
+    """n frames drawn from a buffer, as NumPy arrays of their own.
+
+    Attributes:
+        obs: What was acted on, a tree of leading n.
+        action: What the algorithm kept of the action, a tree of leading n.
+        reward: f4[n].
+        next_obs: What followed, of the structure of `obs`; on a done frame the final observation of its episode.
+        terminated: Whether the frame ended its episode, b1[n]: no value is bootstrapped.
+        truncated: Whether the frame cut its episode off, b1[n]: the value of `next_obs` is bootstrapped.
+    """
+
+    obs: Tree
+    action: Tree
+    reward: np.ndarray
+    next_obs: Tree
+    terminated: np.ndarray
+    truncated: np.ndarray
+
+
+class ReplayBuffer:
+    """The latest `capacity` frames; dtypes stay what they are (uint8 images stay uint8).
+
+    Observations are rows of one store. A frame names two of them: `obs_row`, what was acted on, and `next_row`, what
+    followed. The frame after it in the same environment acts on that very row, so a frame costs one row, and two only
+    where a chain begins. The ring overwrites the oldest frame first, which is always older than its successor: when a
+    frame goes, nobody else needs its `obs_row`, and its `next_row` goes with it unless a successor acts on it.
+
+    Memory grows with the frames, by doubling; nothing is allocated before the first one.
+
+    Args:
+        capacity: Frames it holds.
+
+    Attributes:
+        added: Frames added so far; frame number i lies in slot i % capacity.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        if capacity < 1:
+            raise ValueError(f"A buffer needs room for at least 1 frame, got {capacity}.")
+        self.capacity = capacity
+        self.added = 0
+        self._frames = _Rows(limit=capacity)
+        self._observations = _Rows()
+        self._free: list[int] = []
+
+    def __len__(self) -> int:
+        return min(self.added, self.capacity)
+
+    @property
+    def obs_row(self) -> np.ndarray:
+        """Row of each slot's observation, i8."""
+        return self._column("obs_row")
+
+    @property
+    def next_row(self) -> np.ndarray:
+        """Row of each slot's next observation, i8."""
+        return self._column("next_row")
+
+    @property
+    def continued(self) -> np.ndarray:
+        """Whether the frame after a slot's acts on its `next_row`, b1."""
+        return self._column("continued")
+
+    @property
+    def observation_rows(self) -> int:
+        """Observations that are stored."""
+        return self._observations.used - len(self._free)
+
+    # Adding ------------------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        *,
+        obs: Tree,
+        action: Tree,
+        next_obs: Tree,
+        reward: np.ndarray,
+        terminated: np.ndarray,
+        truncated: np.ndarray,
+        nodes: Sequence[tuple[int, str]],
+    ) -> list[tuple[int, str]]:
+        """Store one frame of each of m different environments; returns their nodes.
+
+        Args:
+            obs: Tree of leading m; so are `action` and `next_obs` (of the structure of `obs`).
+            action: What the algorithm keeps of its action.
+            next_obs: The observation after it.
+            reward: f4[m].
+            terminated: The frame's own outcome, b1[m].
+            truncated: The frame's own outcome, b1[m].
+            nodes: The node of the frame before each. Where that frame is stored and not done, `obs` must be what was
+                its `next_obs`, and is not stored again.
+        """
+        frames = {"action": action, "reward": reward, "terminated": terminated, "truncated": truncated}
+        if len(reward) <= self.capacity:
+            return self._add(obs, next_obs, frames, nodes)
+        added: list[tuple[int, str]] = []
+        for start in range(0, len(reward), self.capacity):
+            part = slice(start, start + self.capacity)
+            added += self._add(trees.take(obs, part), trees.take(next_obs, part), trees.take(frames, part), nodes[part])
+        return added
+
+    def _add(
+        self, obs: Tree, next_obs: Tree, frames: dict[str, Tree], nodes: Sequence[tuple[int, str]]
+    ) -> list[tuple[int, str]]:
+        numbers = np.arange(self.added, self.added + len(nodes))
+        slots = numbers % self.capacity
+        self._forget(slots[numbers >= self.capacity])
+        rows = self._rows_of_predecessors(nodes, oldest=int(numbers[-1]) + 1 - self.capacity)
+        fresh = np.flatnonzero(rows == NONE)
+        if len(fresh):
+            rows[fresh] = self._observations.put(self._take_rows(len(fresh)), trees.take(obs, fresh))
+        next_rows = self._observations.put(self._take_rows(len(nodes)), next_obs)
+        places = {"obs_row": rows, "next_row": next_rows, "continued": np.zeros(len(nodes), bool)}
+        self._frames.put(slots, {**frames, **places})
+        self.added += len(nodes)
+        return [(number, KEY) for number in numbers.tolist()]
+
+    def _forget(self, slots: np.ndarray) -> None:
+        """Give back the rows of the frames in these slots, which are about to be overwritten."""
+        if len(slots):
+            self._free += self.obs_row[slots].tolist()
+            self._free += self.next_row[slots[~self.continued[slots]]].tolist()
+
+    def _rows_of_predecessors(self, nodes: Sequence[tuple[int, str]], oldest: int) -> np.ndarray:
+        """Return the rows that hold the observations already, as the predecessors' next ones; -1 where none does."""
+        rows = np.full(len(nodes), NONE)
+        before = np.array([number if key == KEY else NONE for number, key in nodes], np.int64)
+        at = np.flatnonzero((before >= max(oldest, 0)) & (before < self.added))
+        slots = before[at] % self.capacity
+        if len(slots):
+            ends = self._column("terminated")[slots] | self._column("truncated")[slots] | self.continued[slots]
+            at, slots = at[~ends], slots[~ends]
+            rows[at] = self.next_row[slots]
+            self.continued[slots] = True
+        return rows
+
+    def _take_rows(self, n: int) -> np.ndarray:
+        """Return n rows of the observation store that nobody uses."""
+        reused = [self._free.pop() for _ in range(min(n, len(self._free)))]
+        start = self._observations.used
+        return np.array([*reused, *range(start, start + n - len(reused))], np.int64)
+
+    # Drawing -----------------------------------------------------------------------------------------------------
+
+    def sample(self, n: int, rng: np.random.Generator) -> Batch:
+        """Return n frames, drawn uniformly with replacement.
+
+        Raises:
+            ValueError: Nothing is stored.
+        """
+        return self.frames(rng.integers(0, len(self), n))
+
+    def frames(self, slots: np.ndarray) -> Batch:
+        """Return the frames in these slots, i8[n], each below `len(self)`."""
+        frames, observations = self._frames.tree, self._observations.tree
+        return Batch(
+            obs=trees.take(observations, frames["obs_row"][slots]),
+            action=trees.take(frames["action"], slots),
+            reward=frames["reward"][slots],
+            next_obs=trees.take(observations, frames["next_row"][slots]),
+            terminated=frames["terminated"][slots],
+            truncated=frames["truncated"][slots],
+        )
+
+    # State -------------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the stored frames and the observations they use, and no unused row.
+
+        The arrays are views where no row is unused: serialise or copy them before the next frame is added.
+        """
+        if not self.added:
+            return {"added": 0}
+        frames = trees.take(self._frames.tree, slice(0, len(self)))
+        rows = np.union1d(frames["obs_row"], frames["next_row"])
+        if len(rows) == self._observations.used:
+            return {"added": self.added, "frames": frames, "observations": self._observations.rows()}
+        renumbered = {name: np.searchsorted(rows, frames[name]) for name in ("obs_row", "next_row")}
+        observations = trees.take(self._observations.tree, rows)
+        return {"added": self.added, "frames": {**frames, **renumbered}, "observations": observations}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore frames: the same slots hold the same frames, so the same random numbers draw the same batches.
+
+        Raises:
+            ValueError: They were stored in a buffer of another capacity whose ring had come round, or do not fit.
+        """
+        frames, added = state.get("frames"), state["added"]
+        stored = trees.leading(frames) or 0
+        if stored > self.capacity or (added > stored and stored < self.capacity):
+            raise ValueError(f"{stored} frames of {added} were stored; this buffer holds {self.capacity}.")
+        self.added = added
+        self._free = []
+        self._frames, self._observations = _Rows(limit=self.capacity), _Rows()
+        if stored:
+            self._frames.put(np.arange(stored), frames)
+            observations = state["observations"]
+            self._observations.put(np.arange(trees.leading(observations) or 0), observations)
+
+    def _column(self, name: str) -> np.ndarray:
+        column: np.ndarray = self._frames.tree[name]
+        return column
+
+
+class _Rows:
+    """Rows of a tree, whose memory doubles when it is full.
+
+    Args:
+        limit: Rows it will never need more of; None for no limit.
+
+    Attributes:
+        tree: The rows; those from `used` on are not in use.
+        used: Rows in use, up to the highest.
+    """
+
+    def __init__(self, limit: int | None = None) -> None:
+        self.tree: Tree = None
+        self.used = 0
+        self._limit = limit
+        self._allocated = 0
+
+    def put(self, rows: np.ndarray, values: Tree) -> np.ndarray:
+        """Write a tree of leading m into these rows, i8[m], and return them."""
+        needed = int(rows.max()) + 1
+        if needed > self._allocated:
+            self._grow(needed, values)
+        self.used = max(self.used, needed)
+        trees.put(self.tree, rows, values)
+        return rows
+
+    def rows(self) -> Tree:
+        """Return views of the rows in use."""
+        return trees.take(self.tree, slice(0, self.used))
+
+    def _grow(self, needed: int, like: Tree) -> None:
+        rows = max(needed, 2 * self._allocated, FIRST_ROWS)
+        self._allocated = rows if self._limit is None else min(rows, self._limit)
+        grown = trees.alloc_like(like, self._allocated)  # zeros that the system commits when they are written to
+        if self.tree is not None:
+            trees.put(grown, slice(0, self.used), self.rows())
+        self.tree = grown
