@@ -122,7 +122,8 @@ class _Encoder:
             raise TreeCodecError(f"{path}: arrays of dtype {array.dtype} cannot be stored.")
         import torch
 
-        data = torch.frombuffer(bytearray(array.tobytes()), dtype=torch.uint8) if array.nbytes else torch.empty(0)
+        # One copy, no more: a replay buffer may take half of the memory.
+        data = torch.from_numpy(np.array(array, order="C", copy=True).reshape(-1).view(np.uint8))
         return {"ndarray": self._store(data, path), "dtype": array.dtype.str, "shape": list(array.shape)}
 
     def _store(self, tensor: "torch.Tensor", path: str) -> str:
@@ -159,8 +160,7 @@ def _decode_array(value: Json, tensors: dict[str, "torch.Tensor"], path: str) ->
     dtype = np.dtype(value["dtype"])
     if dtype.kind not in _ARRAY_KINDS:
         raise TreeCodecError(f"{path}: arrays of dtype {dtype} are not allowed.")
-    data = tensors[value["ndarray"]].numpy().tobytes()
-    return np.frombuffer(bytearray(data), dtype).reshape(value["shape"])
+    return tensors[value["ndarray"]].numpy().copy().view(dtype).reshape(value["shape"])
 
 
 _DECODERS = {
