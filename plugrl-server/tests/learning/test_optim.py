@@ -130,3 +130,12 @@ def test_weights_of_a_group_are_read_and_set_as_one_tensor(dtype):
     assert torch.equal(optimizer.weights(0), weights + 0.001)  # also what bfloat16 cannot tell apart
     assert torch.equal(torch.cat([p.detach().reshape(-1) for p in first]), (weights + 0.001).to(dtype))
     assert all(torch.equal(parameter, old) for parameter, old in zip(second, before, strict=True))
+
+
+def test_gradients_are_what_a_step_reads():
+    first, second = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(1))
+    optimizer = FlatAdam([Group([first], 0.1), Group([second], 0.1)])
+    for gradient in optimizer.gradients:
+        gradient.fill_(3.0)
+    assert first.grad.tolist() == [3.0, 3.0]
+    assert second.grad.tolist() == [3.0]

@@ -45,6 +45,11 @@ class FlatAdam:
         self.groups = list(groups)
         self._flat = [_Flat(list(group.parameters)) for group in groups]
 
+    @property
+    def gradients(self) -> list[torch.Tensor]:
+        """Each group's gradient as one flat tensor, before clipping: what data-parallel learners add up."""
+        return [flat.working_gradient for flat in self._flat]
+
     def zero_grad(self) -> None:
         """Set all gradients to zero; a backward pass adds into them."""
         for flat in self._flat:
