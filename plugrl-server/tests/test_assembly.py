@@ -36,13 +36,21 @@ def box(shape=(2,), bound=1.0, dtype="f4"):
     return BoxSpace(shape, np.dtype(dtype), np.full(shape, -bound, dtype), np.full(shape, bound, dtype))
 
 
+@dataclasses.dataclass
+class Blind(BasePolicyConfig):
+    """Of a policy that reads states only."""
+
+    state_keys: tuple[str, ...] | None = None
+    obs_dim: int | None = None
+
+
 def declared(space=None, env="Pendulum-v1"):
     return Declaration(space or box(), env=env)
 
 
-def observed(images=(), **widths):
+def observed(images=(), side=40, **widths):
     return Observation(
-        images={name: np.zeros((1, 4, 4, 3), np.uint8) for name in images},
+        images={name: np.zeros((1, side, side, 3), np.uint8) for name in images},
         states={name: np.zeros((1, width)) for name, width in (widths or {"state": 3}).items()},
         text=[""],
     )
@@ -187,9 +195,35 @@ def test_filling_twice_changes_nothing():
     assert assembly.with_declaration(once, declared(), observed()) == once
 
 
-def test_chosen_states_count_alone_and_make_images_acceptable():
-    selection = gaussian(state_keys=("arm",))
-    assert assembly.with_declaration(selection, declared(), observed(("cam",), arm=2, b=9)).policy_config.obs_dim == 2
+def test_chosen_states_count_alone():
+    selection = gaussian(state_keys=("arm",), image_keys=())
+    config = assembly.with_declaration(selection, declared(), observed(("cam",), arm=2, b=9)).policy_config
+    assert (config.obs_dim, config.image_keys, config.image_shapes) == (2, (), {})
+
+
+def test_images_are_filled_with_their_shapes():
+    both = assembly.with_declaration(gaussian(), declared(), observed(("wrist", "front"))).policy_config
+    assert (both.obs_dim, both.image_keys) == (3, ("front", "wrist"))
+    assert both.image_shapes == {"front": (40, 40, 3), "wrist": (40, 40, 3)}
+    one = assembly.with_declaration(gaussian(image_keys=("wrist",)), declared(), observed(("wrist", "front")))
+    assert one.policy_config.image_shapes == {"wrist": (40, 40, 3)}
+    assert assembly.with_declaration(one, declared(), observed(("wrist", "front"))) == one
+
+
+def test_images_alone_are_enough():
+    pixels = Observation(images={"pixels": np.zeros((1, 40, 40, 3), np.uint8)}, states={}, text=[""])
+    config = assembly.with_declaration(gaussian(), declared(), pixels).policy_config
+    assert (config.obs_dim, config.state_keys, config.image_keys) == (0, (), ("pixels",))
+    chosen = assembly.with_declaration(gaussian(state_keys=()), declared(), observed(("pixels",))).policy_config
+    assert (chosen.obs_dim, chosen.state_keys) == (0, ())
+    policy = assembly.build(assembly.with_declaration(gaussian(), declared(), pixels), seed=0).policy
+    assert policy.get_action_and_runtime_state(policy.fake_obs(2))[0].shape == (2, 1, 2)
+
+
+def test_named_images_wait_for_the_first_observation():
+    selection = gaussian(obs_dim=3, action_dim=2, image_keys=("cam",))
+    assert assembly.missing(selection) == ("image_shapes",)
+    assert assembly.missing(assembly.with_declaration(selection, None, observed(("cam",)))) == ()
 
 
 @pytest.mark.parametrize(
@@ -208,10 +242,28 @@ def test_chosen_states_count_alone_and_make_images_acceptable():
             "categorical-policy needs a Discrete action space; this environment has Box(3,): use gaussian-policy",
         ),
         (
-            gaussian(),
+            dataclasses.replace(gaussian(), policy_uid="mine", policy_config=Blind()),
             declared(),
             observed(("front", "wrist"), state=3, arm=1),
-            "gaussian-policy sees no images (front, wrist); for the states alone: --policy.state-keys arm state",
+            "mine sees no images (front, wrist); for the states alone: --policy.state-keys arm state",
+        ),
+        (
+            gaussian(image_keys=("top",)),
+            declared(),
+            observed(("front", "wrist")),
+            "images lack top (--policy.image-keys); sent: front, wrist",
+        ),
+        (
+            gaussian(image_keys=("front",), image_shapes={"front": (84, 84, 3)}),
+            declared(),
+            observed(("front",)),
+            "images.front [40, 40, 3], this run has [84, 84, 3]",
+        ),
+        (
+            gaussian(),
+            declared(),
+            observed(("front",), side=20),
+            "images.front [20, 20, 3]: --policy.image-encoder nature needs 36x36 or more",
         ),
         (gaussian(action_dim=6), declared(), observed(), "action_dim 2, this run has 6 (--policy.action-dim)"),
         (gaussian(obs_dim=6), declared(), observed(), "obs_dim 3, this run has 6 (--policy.obs-dim)"),
@@ -237,10 +289,14 @@ def test_a_client_that_cannot_be_served_gets_advice(selection, declaration, obse
     assert len(f"plugrl-server-reject: {problem}") <= 123  # longer reasons are cut
 
 
-def test_an_environment_without_states_is_refused():
-    pixels = Observation(images={"pixels": np.zeros((1, 4, 4, 3), np.uint8)}, states={}, text=[""])
+def test_an_environment_with_nothing_to_read_is_refused():
+    nothing = Observation(images={}, states={}, text=[""])
+    with pytest.raises(CannotServe, match="gaussian-policy reads states or images, and this environment sends none"):
+        assembly.with_declaration(gaussian(), declared(), nothing)
+    pixels = observed(("cam",))
+    pixels = Observation(images=pixels.images, states={}, text=[""])
     with pytest.raises(CannotServe, match="gaussian-policy reads states, and this environment sends none"):
-        assembly.with_declaration(gaussian(), declared(), pixels)
+        assembly.with_declaration(gaussian(image_keys=()), declared(), pixels)
 
 
 # Building --------------------------------------------------------------------------------------------------------

@@ -112,6 +112,8 @@ def missing(selection: Selection) -> tuple[str, ...]:
     """Return the policy's fields that only a declaration (or a flag) can fill; () when it can be built now."""
     config = selection.policy_config
     names = ["obs_dim", "action_dim"] if hasattr(config, "action_dim") else ["obs_dim", "action_space"]
+    if getattr(config, "image_keys", None):
+        names.append("image_shapes")
     return tuple(name for name in names if getattr(config, name, ...) is None)
 
 
@@ -130,11 +132,21 @@ def with_declaration(
         filled |= _filled_action(config, declaration.action)
     if observation is not None:
         filled |= _filled_observation(selection, observation)
-    result = dataclasses.replace(selection, policy_config=dataclasses.replace(config, **filled) if filled else config)
+    config = dataclasses.replace(config, **filled) if filled else config
+    _check_filled(config)
+    result = dataclasses.replace(selection, policy_config=config)
     if still := missing(result):
         flags = " and ".join(f"--policy.{name.replace('_', '-')}" for name in still)
         raise CannotServe(f"this client declares no spaces; start the server with {flags}")
     return result
+
+
+def _check_filled(config: Any) -> None:
+    try:
+        if hasattr(config, "check"):
+            config.check()
+    except ConfigError as error:  # such as an image that is too small for the network
+        raise CannotServe(str(error)) from None
 
 
 def _check_kind(selection: Selection, declaration: Declaration) -> None:
@@ -165,8 +177,10 @@ def _filled_observation(selection: Selection, observation: Observation) -> dict[
     config = selection.policy_config
     filled: dict[str, Any] = {}
     keys = getattr(config, "state_keys", None)
+    if hasattr(config, "image_keys"):
+        filled |= _filled_images(config, observation)
     if hasattr(config, "state_keys"):
-        keys = _chosen_states(selection, observation)
+        keys = _chosen_states(selection, observation, bool(filled.get("image_keys")))
         filled["state_keys"] = keys
     if hasattr(config, "obs_dim"):
         width = sum(observation.states[key].shape[1] for key in (sorted(observation.states) if keys is None else keys))
@@ -176,7 +190,22 @@ def _filled_observation(selection: Selection, observation: Observation) -> dict[
     return filled
 
 
-def _chosen_states(selection: Selection, observation: Observation) -> tuple[str, ...]:
+def _filled_images(config: Any, observation: Observation) -> dict[str, Any]:
+    """Return the images a policy reads, all of them unless it was told which, and their shapes."""
+    images, sent = observation.images, ", ".join(sorted(observation.images)) or "none"
+    keys = tuple(sorted(images)) if config.image_keys is None else tuple(config.image_keys)
+    if lacking := [key for key in keys if key not in images]:
+        raise CannotServe(f"images lack {', '.join(lacking)} (--policy.image-keys); sent: {sent}")
+    if not hasattr(config, "image_shapes"):
+        return {"image_keys": keys}
+    shapes = {key: tuple(images[key].shape[1:]) for key in keys}
+    for key, shape in (config.image_shapes or {}).items():
+        if key in shapes and shapes[key] != tuple(shape):
+            raise CannotServe(f"images.{key} {list(shapes[key])}, this run has {list(shape)}")
+    return {"image_keys": keys, "image_shapes": shapes}
+
+
+def _chosen_states(selection: Selection, observation: Observation, reads_images: bool) -> tuple[str, ...]:
     """Return the states a policy reads, refusing observations it cannot see all of unless it was told to."""
     config, uid = selection.policy_config, selection.policy_uid
     sent = ", ".join(sorted(observation.states)) or "none"
@@ -184,8 +213,9 @@ def _chosen_states(selection: Selection, observation: Observation) -> tuple[str,
         if lacking := [key for key in config.state_keys if key not in observation.states]:
             raise CannotServe(f"states lack {', '.join(lacking)} (--policy.state-keys); sent: {sent}")
         return tuple(config.state_keys)
-    if not observation.states:
-        raise CannotServe(f"{uid} reads states, and this environment sends none")
+    if not observation.states and not reads_images:
+        reads = "states or images" if getattr(config, "image_keys", ()) != () else "states"
+        raise CannotServe(f"{uid} reads {reads}, and this environment sends none")
     if observation.images and not hasattr(config, "image_keys"):
         images, flag = ", ".join(sorted(observation.images)), f"--policy.state-keys {sent.replace(',', '')}"
         raise CannotServe(f"{uid} sees no images ({images}); for the states alone: {flag}")

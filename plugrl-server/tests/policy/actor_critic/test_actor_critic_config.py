@@ -35,7 +35,7 @@ def test_the_action_space_is_no_flag(capsys):
         ({"action_dim": -1}, r"--policy\.action-dim -1: must be at least 1"),
         ({"action_horizon": 0}, r"--policy\.action-horizon 0: must be at least 1"),
         ({"hidden_sizes": (64, 0)}, r"--policy\.hidden-sizes 64 0: every width must be at least 1"),
-        ({"state_keys": ()}, r"--policy\.state-keys: name at least one state"),
+        ({"state_keys": (), "image_keys": ()}, r"--policy\.state-keys and --policy\.image-keys: name at least one"),
     ],
 )
 def test_what_cannot_work_is_refused(change, problem):

@@ -14,11 +14,13 @@ from plugrl_server.algorithm.ppo.ppo_config import PPOConfig
 from plugrl_server.algorithm.registration import register_algo
 from plugrl_server.common.checkpoint_manager import Checkpoint, CheckpointError
 from plugrl_server.common.config_error import ConfigError
+from plugrl_server.learning import trees
 from plugrl_server.learning.normalizer import RunningNormalizer
 from plugrl_server.learning.optim import FlatAdam, Group
 from plugrl_server.learning.returns import discounted_sums, gae
 from plugrl_server.learning.rng import derived_generator, load_rng_state, rng_state
 from plugrl_server.learning.rollout_buffer import RolloutBuffer, Stored, flat
+from plugrl_server.learning.trees import Tree
 from plugrl_server.policy.actor_critic.actor_critic import ActorCritic
 from plugrl_server.policy.state import PolicyRuntimeState, PolicyTrainState
 
@@ -54,7 +56,7 @@ class Frames(NamedTuple):
     """The N frames of an iteration as tensors on the policy's device.
 
     Attributes:
-        features: What the networks take of the observation, [N, ...].
+        features: What the networks take of the observation, a tensor or a tree of them, [N, ...].
         sample: The policy's samples, [N, ...].
         log_prob: Their log-probability under the policy that acted, f4[N].
         value: The value of the observation then, f4[N].
@@ -62,7 +64,7 @@ class Frames(NamedTuple):
         returns: What the value is regressed on, f4[N].
     """
 
-    features: torch.Tensor
+    features: Tree
     sample: torch.Tensor
     log_prob: torch.Tensor
     value: torch.Tensor
@@ -154,7 +156,7 @@ class PPO(BaseAlgorithm):
         stored = self.rollout.stored()
         frames, discounted = self._frames(stored)
         metrics = self._update(frames)
-        self.policy.update_normalizer(torch.from_numpy(stored.obs))
+        self.policy.update_normalizer(stored.obs)
         self.rollout.clear(carry=discounted)
         self.iteration += 1
         return self.global_step, {
@@ -176,7 +178,7 @@ class PPO(BaseAlgorithm):
     def _frames(self, stored: Stored) -> tuple[Frames, np.ndarray | None]:
         """Return the buffer as tensors with advantages, and what each environment's discounted return has come to."""
         device = self.policy.device
-        features = self.policy.features(torch.from_numpy(stored.obs).to(device))
+        features = self.policy.features(stored.obs)
         sample = torch.from_numpy(stored.train_state).to(device)
         log_prob, _, value = self.policy.evaluate(features, sample)
         values = value.cpu().numpy()
@@ -209,7 +211,7 @@ class PPO(BaseAlgorithm):
         next_values: np.ndarray = values[stored.successor]
         finals = np.flatnonzero(stored.cut & ~stored.terminated)
         if len(finals):
-            observed = torch.from_numpy(self.rollout.final_obs[stored.final[finals]]).to(self.policy.device)
+            observed = trees.take(self.rollout.final_obs, stored.final[finals])
             next_values[finals] = self.policy.value(self.policy.features(observed)).cpu().numpy()
         return next_values
 
@@ -219,8 +221,9 @@ class PPO(BaseAlgorithm):
         clipped: list[torch.Tensor] = []
         for _ in range(self.config.update_epochs):
             order = torch.randperm(len(frames.value), generator=self.generator).to(self.policy.device)
-            shuffled = (torch.split(tensor[order], self.config.batch_size) for tensor in frames)
-            epoch = [self._step(Frames(*batch)) for batch in zip(*shuffled, strict=True)]
+            shuffled = trees.take(frames, order)
+            starts = range(0, len(order), self.config.batch_size)
+            epoch = [self._step(trees.take(shuffled, slice(at, at + self.config.batch_size))) for at in starts]
             log_ratio = torch.cat([step[0] for step in epoch])
             ratio = log_ratio.exp()
             approx_kl = float((ratio - 1 - log_ratio).mean())

@@ -6,20 +6,16 @@ import numpy as np
 import torch
 from torch import nn
 
+from plugrl_server.policy.encoders.initialisation import orthogonal
+
 
 def tanh_mlp(inputs: int, hidden_sizes: Sequence[int], outputs: int, gain: float) -> nn.Sequential:
     """Return Linear-Tanh-...-Linear with orthogonal weights (gain sqrt 2, the last one's as given) and zero biases."""
     layers: list[nn.Module] = []
     for size in hidden_sizes:
-        layers += [_orthogonal(nn.Linear(inputs, size), 2**0.5), nn.Tanh()]
+        layers += [orthogonal(nn.Linear(inputs, size)), nn.Tanh()]
         inputs = size
-    return nn.Sequential(*layers, _orthogonal(nn.Linear(inputs, outputs), gain))
-
-
-def _orthogonal(layer: nn.Linear, gain: float) -> nn.Linear:
-    nn.init.orthogonal_(layer.weight, gain)
-    nn.init.zeros_(layer.bias)
-    return layer
+    return nn.Sequential(*layers, orthogonal(nn.Linear(inputs, outputs), gain))
 
 
 class NumpyMLP:

@@ -7,6 +7,7 @@ import torch
 from plugrl_protocol.spaces import ActionSpace, DiscreteSpace
 
 from plugrl_server.common.config_error import ConfigError
+from plugrl_server.learning.trees import Tree
 from plugrl_server.policy.action_spaces import action_dim, choices
 from plugrl_server.policy.actor_critic.actor_critic import ActorCritic
 from plugrl_server.policy.categorical.categorical_policy_config import CategoricalPolicyConfig
@@ -44,7 +45,7 @@ class CategoricalPolicy(ActorCritic):
         self._parts, self._most = len(per_chunk), int(per_chunk.max())
         has = np.arange(self._most) < per_chunk[:, None]
         self._has_choice = None if has.all() else has
-        self.to(self.device, getattr(torch, config.dtype))
+        self.to(self.device, self.feature_dtype)
 
     def adopt_action_space(self, action_space: ActionSpace) -> None:
         """Check that the declared space has the choices this policy was built for.
@@ -71,12 +72,13 @@ class CategoricalPolicy(ActorCritic):
             sample = np.full(sample.shape, np.nan)  # argmax would hide that the weights are lost
         return sample.reshape(len(sample), self.action_horizon, *self._space.shape), {"sample": sample}
 
-    def evaluate(self, features: torch.Tensor, sample: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def evaluate(self, features: Tree, sample: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return log-probability and entropy of N chunks, and the value of N observations, each f4[N]."""
-        log_p = torch.log_softmax(self._padded_tensor(self.actor(features).float()), -1)
+        outputs, value = self.outputs_and_value(features)
+        log_p = torch.log_softmax(self._padded_tensor(outputs), -1)
         log_prob = log_p.gather(-1, sample.unsqueeze(-1)).squeeze(-1).sum(-1)
         entropy = -(log_p.exp() * log_p).sum((-2, -1))
-        return log_prob, entropy, self.value(features)
+        return log_prob, entropy, value
 
     def _padded_array(self, outputs: np.ndarray) -> np.ndarray:
         """Return the actor's outputs as logits [n, parts, most choices]."""

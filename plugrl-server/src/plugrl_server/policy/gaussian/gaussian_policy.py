@@ -9,6 +9,7 @@ from plugrl_protocol.spaces import ActionSpace, BoxSpace
 from torch import nn
 
 from plugrl_server.common.config_error import ConfigError
+from plugrl_server.learning.trees import Tree
 from plugrl_server.policy.action_spaces import action_dim, to_env_actions
 from plugrl_server.policy.actor_critic.actor_critic import ActorCritic
 from plugrl_server.policy.gaussian.gaussian_policy_config import GaussianPolicyConfig
@@ -36,7 +37,7 @@ class GaussianPolicy(ActorCritic):
         super().__init__(config, numbers, MEAN_GAIN)
         self.action_dim = config.action_dim
         self.log_std = nn.Parameter(torch.full((numbers,), config.initial_log_std))
-        self.to(self.device, getattr(torch, config.dtype))
+        self.to(self.device, self.feature_dtype)
         self._space: BoxSpace | None = None
         if config.action_space is not None:
             self.adopt_action_space(config.action_space)
@@ -63,14 +64,15 @@ class GaussianPolicy(ActorCritic):
         chunks = sample.reshape(len(sample), self.action_horizon, -1)
         return to_env_actions(self._space, chunks), {"sample": sample}
 
-    def evaluate(self, features: torch.Tensor, sample: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def evaluate(self, features: Tree, sample: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return log-probability and entropy of N chunks, and the value of N observations, each f4[N]."""
-        mean, log_std = self.actor(features).float(), self.log_std.float()
+        mean, value = self.outputs_and_value(features)
+        log_std = self.log_std.float()
         distance = (sample - mean) * torch.exp(-log_std)
         constant = log_std.sum() + len(log_std) * LOG_SQRT_2PI
         log_prob = -0.5 * distance.square().sum(-1) - constant
         entropy = (constant + 0.5 * len(log_std)).expand(len(sample))
-        return log_prob, entropy, self.value(features)
+        return log_prob, entropy, value
 
     def _log_std_array(self) -> np.ndarray:
         array: np.ndarray = self.log_std.detach().float().cpu().numpy()

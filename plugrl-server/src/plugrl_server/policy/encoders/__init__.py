@@ -1,0 +1,1 @@
+"""Observations as networks take them: any mix of states and images."""
