@@ -1,0 +1,1 @@
+"""Flow policy optimisation (FPO and FPO++)."""

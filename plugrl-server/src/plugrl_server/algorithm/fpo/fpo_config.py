@@ -1,0 +1,91 @@
+"""Configuration of FPO and its presets."""
+
+import dataclasses
+from typing import ClassVar, Literal
+
+from plugrl_server.algorithm.on_policy.on_policy_config import (
+    OnPolicyConfig,
+    require_at_least,
+    require_fraction,
+    require_positive,
+)
+from plugrl_server.algorithm.registration import register_algo_config
+
+
+@register_algo_config("fpo")
+@dataclasses.dataclass
+class FPOConfig(OnPolicyConfig):
+    """FPO (McAllister et al. 2025)."""
+
+    policies: ClassVar[tuple[str, ...] | None] = ("fpo-policy",)
+
+    buffer_size: int = 4096
+    batch_size: int = 1024
+    update_epochs: int = 16
+    gamma: float = 0.995
+    max_grad_norm: float | None = None
+    normalize_rewards: bool = False
+    reward_scale: float = 10.0
+    vf_coef: float = 0.25
+    """Weight of the value loss, the mean of (V - R)^2."""
+    clip_coef: float = 0.05
+    """Half width of the interval around 1 in which a ratio counts."""
+    num_samples: int = 8
+    """Pairs of time and noise drawn for each stored chunk."""
+    flow_loss: Literal["u", "u_but_supervise_as_eps"] = "u_but_supervise_as_eps"
+    """Error of a pair: that of the velocity, or that of the noise it predicts."""
+    loss_reduction: Literal["mean", "sum"] = "mean"
+    """How a pair's squared errors over executed steps and action numbers become its loss."""
+    ratio: Literal["mean", "per-sample"] = "mean"
+    """One ratio for a chunk, of its pairs' mean loss (FPO), or one for each pair (FPO++)."""
+    objective: Literal["ppo", "aspo"] = "ppo"
+    """PPO's clipped objective, or ASPO: clipped where the advantage is positive, SPO's penalty where it is not."""
+    advantage_clamp: float | None = None
+    """Advantages are clamped to +- this; none: not."""
+    loss_clamp: float | None = None
+    """Losses of pairs are clamped to this; none: not."""
+    difference_clamp: float | None = None
+    """Differences of old and new loss are clamped to +- this, gradients passing; none: not."""
+    huber_delta: float | None = None
+    """Error beyond which the squared error goes on linearly; none: nowhere."""
+    betas: tuple[float, float] = (0.9, 0.999)
+    """Adam's decays of the actor's moments."""
+    weight_decay: float = 0.0
+    """Decoupled weight decay of actor and critic (AdamW)."""
+    ema_decay: float | None = None
+    """Decay of the running average of the actor's weights that an iteration ends with; none: the last weights."""
+    ema_start: int = 500
+    """Optimizer steps before the average begins."""
+
+    def check(self) -> None:
+        """Refuse what can never learn or is out of range."""
+        super().check()
+        require_at_least(self, "num_samples", 1)
+        require_at_least(self, "ema_start", 0)
+        for name in ("clip_coef", "advantage_clamp", "loss_clamp", "difference_clamp", "huber_delta"):
+            require_positive(self, name)
+        for name in ("vf_coef", "weight_decay", "ema_decay"):
+            require_fraction(self, name)
+
+
+@register_algo_config("fpo", "plus-plus")
+@dataclasses.dataclass
+class FPOPlusPlusConfig(FPOConfig):
+    """FPO++ (Yi, Choi et al. 2026), for learning from scratch."""
+
+    critic_learning_rate: float | None = 3e-4
+    buffer_size: int = 2048
+    batch_size: int = 256
+    update_epochs: int = 10
+    gamma: float = 0.99
+    max_grad_norm: float | None = 0.5
+    normalize_rewards: bool = True
+    reward_scale: float = 1.0
+    loss_reduction: Literal["mean", "sum"] = "sum"
+    ratio: Literal["mean", "per-sample"] = "per-sample"
+    objective: Literal["ppo", "aspo"] = "aspo"
+    advantage_clamp: float | None = 100.0
+    loss_clamp: float | None = 20.0
+    difference_clamp: float | None = 10.0
+    weight_decay: float = 1e-4
+    ema_decay: float | None = 0.95
