@@ -1,0 +1,1 @@
+"""Diffusion policy policy optimisation."""
