@@ -158,3 +158,28 @@ def test_changed_values_are_named_by_their_flags():
         "--policy.hidden-sizes 32 (was 64 64)",
         "--policy.rate 0.25 (was 0.5)",
     ]
+
+
+def test_counters_that_a_checkpoint_holds_and_nobody_restores_are_told(make, monkeypatch):
+    source = make(DummyPolicyConfig(), DummyAlgoConfig(save_interval=10))
+    source.build_early()
+    algorithm = source.trainer.algorithm
+    algorithm.global_step = 25
+    checkpoint = algorithm.create_checkpoint()
+    source.build_from(checkpoint, None, None)
+    assert source.trainer.symptoms.drain() == []
+    monkeypatch.setattr(type(algorithm), "load_checkpoint", lambda self, checkpoint: None)
+    source.build_from(checkpoint, None, None)
+    [text] = source.trainer.symptoms.drain()
+    assert "(step is 0, was 25; saved_at is 0, was 25)" in text
+
+
+def test_flags_that_say_the_same_twice_are_told_before_the_run(make, caplog):
+    @dataclasses.dataclass
+    class Twice(DummyAlgoConfig):
+        action_horizon: int = 4
+
+    make(DummyPolicyConfig(), DummyAlgoConfig()).check()
+    assert caplog.messages == []
+    make(DummyPolicyConfig(), Twice()).check()
+    assert [text.split(" say ")[0] for text in caplog.messages] == ["--algo.action-horizon and --policy.action-horizon"]

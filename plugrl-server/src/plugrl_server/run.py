@@ -148,7 +148,7 @@ class Run:
             CheckpointError: The checkpoint is damaged.
             StartError: There is nothing left to do.
         """
-        assembly.check(self._source.selection)
+        self._source.check()
         preload()
         if self._resumed is None:
             self._source.build_early()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,10 @@ from plugrl_server.common.checkpoint_manager import Checkpoint
 from plugrl_server.policy.registration import POLICIES
 from plugrl_server.record.config_json import config_to_json
 from plugrl_server.record.run_record import Part
+from plugrl_server.training.symptoms import drifted_counters, duplicate_flags
 from plugrl_server.training.trainer import Trainer
+
+logger = logging.getLogger(__name__)
 
 SMALL = 1_000_000
 """Networks with fewer parameters run on one thread: a second one costs more than it gains."""
@@ -55,6 +59,17 @@ class Source:
         self._seed, self._torch_threads, self._save, self._on_declared = seed, torch_threads, save, on_declared
         self._agreement: assembly.Agreement | None = None
         self._declared = False
+
+    def check(self) -> None:
+        """Checks names, pair and configurations, and warns of flags that say the same thing twice.
+
+        Raises:
+            ConfigError: The selection cannot work, with advice.
+            KeyError: A class is not registered; the notes name the missing import.
+        """
+        assembly.check(self.selection)
+        for text in duplicate_flags(self.selection.policy_config, self.selection.algo_config):
+            logger.warning("%s", text)
 
     def build_early(self) -> None:
         """Builds the trainer now, where the flags or the policy's own defaults say every dimension."""
@@ -131,9 +146,11 @@ class Source:
         algorithm = assembly.build(selection, seed=self._seed)
         if self._torch_threads is None and _parameters(algorithm.policy) >= SMALL:
             _use_threads(threads)
+        drift = None
         if checkpoint is not None:
             try:
                 algorithm.load_checkpoint(checkpoint)
+                drift = drifted_counters(algorithm, checkpoint)
             except Exception as error:  # an algorithm's own code, built-in or not, meets a state it does not know
                 reason = " ".join(str(error).split())
                 raise ResumeError(
@@ -143,6 +160,8 @@ class Source:
         self.selection = selection
         self._agreement = assembly.Agreement(selection, algorithm.policy)
         self.trainer = Trainer(algorithm, save=self._save, on_learn=None)
+        if drift is not None:
+            self.trainer.symptoms.tell(drift)
         return self.trainer
 
 

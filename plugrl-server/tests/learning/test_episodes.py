@@ -1,8 +1,10 @@
 """What `rollout/*` says: means of what is known, nothing where nothing is (lesson 19)."""
 
+import math
+
 import numpy as np
 import pytest
-from plugrl_server.learning.episodes import EpisodeMetrics, is_finished_episode
+from plugrl_server.learning.episodes import EpisodeMetrics, has_figures, is_finished_episode
 
 
 def recorded(*episodes):
@@ -67,3 +69,27 @@ def test_clear_forgets():
 )
 def test_a_missing_mask_counts_as_true(info, finished):
     assert is_finished_episode(info) is finished
+
+
+@pytest.mark.parametrize(
+    ("info", "told"),
+    [
+        ({}, False),
+        ({"episode": {}}, False),
+        ({"episode": {"mask": True}}, False),
+        ({"episode": 3.0}, False),
+        ({"episode": {"r": 1.0}}, True),
+        ({"episode": {"s": True, "mask": False}}, False),
+    ],
+)
+def test_has_figures(info, told):
+    assert has_figures(info) is told
+
+
+def test_recorded_episodes_are_counted_for_good():
+    episodes = EpisodeMetrics()
+    episodes.record({"r": 1.0})
+    episodes.record({"r": 1.0, "mask": False})
+    episodes.clear()
+    episodes.record({"r": math.nan})
+    assert episodes.recorded == 2

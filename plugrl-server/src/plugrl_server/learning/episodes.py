@@ -18,14 +18,24 @@ def is_finished_episode(info: Mapping[str, Any]) -> bool:
     return bool(_scalar(episode.get("mask", True)))
 
 
+def has_figures(info: Mapping[str, Any]) -> bool:
+    """Return whether a done row ends a whole episode and tells at least one of its figures."""
+    episode = info.get("episode")
+    return isinstance(episode, Mapping) and not METRICS.keys().isdisjoint(episode) and is_finished_episode(info)
+
+
 class EpisodeMetrics:
     """Means over the episodes that ended since the last `clear`.
 
     A metric without data is absent. Only where episodes ended and none of their figures reached the algorithm
     (a client that sends no `info["episode"]`) are all three 0.0, as the wire's clause 5.4 has it.
+
+    Attributes:
+        recorded: Episodes recorded since the start; `clear` leaves it alone.
     """
 
     def __init__(self) -> None:
+        self.recorded = 0
         self._finished = 0
         self._figures: dict[str, list[float]] = {key: [] for key in METRICS}
 
@@ -36,6 +46,7 @@ class EpisodeMetrics:
         """
         if not _scalar(episode.get("mask", True)):
             return
+        self.recorded += 1
         for key, values in self._figures.items():
             if key in episode and math.isfinite(value := _scalar(episode[key])):
                 values.append(value)

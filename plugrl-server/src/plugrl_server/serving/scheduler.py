@@ -80,7 +80,7 @@ class Scheduler:
         self._pace = Pace()
         self._calling = False
         self._learning = False
-        self._learned_last = False
+        self._learned_last = self._saved_last = False
         self._ask_due = True
         self._turn_due = False
         self._in_turn = False
@@ -248,7 +248,7 @@ class Scheduler:
                 return False
             if self._learning:
                 return True
-            if trainer.should_save():
+            if not self._saved_last and trainer.should_save():
                 return self._save(trainer)
             return self._learn(trainer) if trainer.should_learn() else True
         except AlgorithmError as error:
@@ -257,6 +257,7 @@ class Scheduler:
 
     def _ask_again(self) -> None:
         if self.ending is None:
+            self._tell_symptoms()
             self._ask_due = True
             self._turn()
             self.start()
@@ -279,7 +280,7 @@ class Scheduler:
         transitions = report.session.join(report)
         return self._call(
             ("feedback", len(report.feedback.env_indices)),
-            partial(_record, trainer, transitions),
+            partial(transitions.record, trainer),
             partial(self._recorded, trainer, report.session, transitions),
         )
 
@@ -288,7 +289,7 @@ class Scheduler:
     ) -> None:
         session.settle(transitions)
         session.count.settle(len(transitions.feedback.env_indices), discarded)
-        self._ask_due, self._learned_last = True, False
+        self._ask_due, self._learned_last, self._saved_last = True, False, False
         self._events.stepped(trainer.global_step)
         for global_step, metrics in trainer.drain_logs():
             self._events.logged(global_step, metrics)
@@ -330,8 +331,12 @@ class Scheduler:
             raise outcome.error
         done(outcome.value)
 
+    def _tell_symptoms(self) -> None:
+        for text in self.trainer.symptoms.drain() if self.trainer is not None else ():
+            self._events.warned(text)
+
     def _save(self, trainer: Trainer) -> bool:
-        self._calling = True
+        self._calling = self._saved_last = True
         self._work("save", trainer.save, self._saved)
         return False
 
@@ -344,6 +349,7 @@ class Scheduler:
             self._events.warned(f"no checkpoint written: {outcome.error}")
         elif outcome.value is not None:
             self._events.saved(outcome.value)
+        self._tell_symptoms()
 
     def _learn(self, trainer: Trainer) -> bool:
         """Start a learn step; True when the algorithm can go on acting meanwhile."""
@@ -355,7 +361,7 @@ class Scheduler:
         return trainer.concurrent
 
     def _learned(self, outcome: Outcome[tuple[int, dict[str, float]]]) -> None:
-        self._learning = False
+        self._learning = self._saved_last = False
         for session in self.sessions:
             session.resume()
         self._ask_due = True
@@ -364,6 +370,7 @@ class Scheduler:
             raise outcome.error
         if outcome.value is not None:
             self._events.learned(*outcome.value)
+        self._tell_symptoms()
 
     def _work(self, lane: str, job: Callable[[], Any], done: Callable[[Outcome[Any]], None]) -> None:
         """Do a job in a worker thread, then call `done`, and take a turn."""
@@ -382,15 +389,3 @@ class Scheduler:
         self._turn()
         if self.ending is not None:
             self._changed()
-
-
-def _record(trainer: Trainer, transitions: Transitions) -> Mapping[Discard, int]:
-    """Record joined transitions, hand the rows without a step state to `discard_feedback`, and return what was lost."""
-    rows = transitions.rows
-    discarded = trainer.record(rows, transitions.versions, transitions.finite) if len(rows) else {}
-    strangers = transitions.strangers()
-    if strangers:
-        feedback, info = transitions.feedback, transitions.feedback.info_rows()
-        trainer.discard([info[row] for row in strangers], feedback.terminated[strangers], feedback.truncated[strangers])
-        discarded = {**discarded, Discard.NO_STEP_STATE: len(strangers)}
-    return discarded

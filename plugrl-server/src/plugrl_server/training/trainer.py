@@ -19,8 +19,9 @@ from plugrl_server.algorithm.base_algorithm import BaseAlgorithm
 from plugrl_server.algorithm.feedback_rows import NO_NODE, FeedbackRows, Node
 from plugrl_server.common.checkpoint_manager import Checkpoint
 from plugrl_server.learning import trees
-from plugrl_server.learning.episodes import is_finished_episode
+from plugrl_server.learning.episodes import has_figures, is_finished_episode
 from plugrl_server.training.accounting import Discard
+from plugrl_server.training.symptoms import Symptoms
 
 
 class AlgorithmError(Exception):
@@ -70,6 +71,7 @@ class Trainer:
         version: Number of learn steps of this process, the tag of every action.
         saved: The last checkpoint written, or None.
         finished_episodes: Episodes that ended so far in this process.
+        symptoms: What looks like a mistake in the algorithm.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Trainer:
         self.version = 0
         self.saved: Path | None = None
         self.finished_episodes = 0
+        self.symptoms = Symptoms()
         self._save = save
         self._on_learn = on_learn
         self._discarded_since_learn = 0
@@ -120,6 +123,7 @@ class Trainer:
             AlgorithmError: `infer` or `derive_train_state` failed.
         """
         version = self.version
+        self.symptoms.learns_in_a_row = 0
         try:
             action, runtime_state = self.algorithm.infer(obs)
             train_state = self.algorithm.derive_train_state(runtime_state)
@@ -180,6 +184,7 @@ class Trainer:
             AlgorithmError: `discard_feedback` failed.
         """
         self._discarded_since_learn += len(infos)
+        recorded = self.algorithm.episodes.recorded
         try:
             for i, info in enumerate(infos):
                 self.algorithm.discard_feedback(
@@ -187,7 +192,7 @@ class Trainer:
                 )
         except Exception as error:
             raise AlgorithmError.of("discard_feedback", error) from error
-        self._note_finished(infos, terminated, truncated)
+        self._note_finished(infos, terminated, truncated, recorded)
 
     def drain_logs(self) -> list[tuple[int, dict[str, Any]]]:
         """Return the metrics that `feedback` returned since the last call, each with its global step."""
@@ -218,11 +223,24 @@ class Trainer:
             return None if storable.all() else storable
         return finite if fresh else np.zeros(rows, np.bool_)
 
-    def _note_finished(self, infos: Sequence[dict[str, Any]], terminated: np.ndarray, truncated: np.ndarray) -> None:
+    def _note_finished(
+        self,
+        infos: Sequence[dict[str, Any]],
+        terminated: np.ndarray,
+        truncated: np.ndarray,
+        recorded_before: int | None = None,
+    ) -> None:
+        """Count the episodes that ended in some rows; for discarded rows, `recorded_before` their call."""
         if b"\1" in terminated.tobytes() or b"\1" in truncated.tobytes():
-            ended = sum(is_finished_episode(infos[i]) for i in np.flatnonzero(terminated | truncated).tolist())
+            done = [infos[i] for i in np.flatnonzero(terminated | truncated).tolist()]
+            ended = sum(map(is_finished_episode, done))
             self.finished_episodes += ended
             self.algorithm.note_finished_episodes(ended)
+            told, recorded = sum(map(has_figures, done)), self.algorithm.episodes.recorded
+            if recorded_before is None:
+                self.symptoms.stored_episodes(told, recorded)
+            else:
+                self.symptoms.discarded_episodes(told, recorded - recorded_before)
 
     # Turns -------------------------------------------------------------------------------------------------------
 
@@ -262,10 +280,12 @@ class Trainer:
         self.version += 1
         self._learning = False
         self._snapshot = None
+        seconds = time.perf_counter() - started
+        self.symptoms.learned(seconds, self.algorithm.episodes.recorded)
         ours = {
             "server/discarded_frames": float(self._discarded_since_learn),
             "server/policy_version": float(self.version),
-            "time/learn_seconds": time.perf_counter() - started,
+            "time/learn_seconds": seconds,
         }
         self._discarded_since_learn = 0
         told = {**ours, **metrics}
@@ -293,6 +313,7 @@ class Trainer:
             if self._learning or self._saved_state == (self.global_step, self.version):
                 return None
             checkpoint = self._checkpoint()
+            self.symptoms.saved(wants_more=self.should_save())
         state = (int(checkpoint.step), self.version)
         if state == self._saved_state:
             return None

@@ -1,11 +1,14 @@
 """A feedback joined with what its actions were chosen from."""
 
+from unittest.mock import MagicMock
+
 import numpy as np
 from plugrl_protocol.messages import Feedback
 from plugrl_protocol.observation import Observation
 from plugrl_server.algorithm.feedback_rows import NO_NODE
 from plugrl_server.serving.connection.env_memory import EnvMemory
 from plugrl_server.serving.connection.transitions import join
+from plugrl_server.training.accounting import Discard
 
 
 def obs_of(values):
@@ -64,3 +67,22 @@ def test_a_feedback_of_strangers_only_has_no_rows():
     assert len(transitions.rows) == 0
     assert transitions.strangers() == [0]
     assert transitions.all_nodes() == [NO_NODE]
+
+
+def test_recording_hands_strangers_to_discard_feedback_and_says_why():
+    info = {"episode": {"r": np.array([1.0, 2.0, 3.0])}}
+    transitions = join(feedback([8, 1, 2], info), obs_of([4, 5, 6]), None, memory_with([1, 2], [10, 20]))
+    trainer = MagicMock()
+    trainer.record.return_value = {Discard.STALE: 1}
+    assert transitions.record(trainer) == {Discard.STALE: 1, Discard.NO_STEP_STATE: 1}
+    assert trainer.record.call_args.args[0] is transitions.rows
+    assert trainer.record.call_args.args[1] is transitions.versions
+    [infos, terminated, truncated] = trainer.discard.call_args.args
+    assert [row["episode"]["r"] for row in infos] == [1.0]
+    assert (terminated.tolist(), truncated.tolist()) == ([True], [False])
+
+
+def test_recording_nothing_but_strangers_records_no_rows():
+    trainer = MagicMock()
+    assert join(feedback([8]), obs_of([4]), None, memory_with([1], [10])).record(trainer) == {Discard.NO_STEP_STATE: 1}
+    trainer.record.assert_not_called()

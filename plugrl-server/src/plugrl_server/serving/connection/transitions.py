@@ -11,6 +11,8 @@ from plugrl_protocol.messages import Feedback
 from plugrl_server.algorithm.feedback_rows import NO_NODE, FeedbackRows, Node
 from plugrl_server.learning import trees
 from plugrl_server.serving.connection.env_memory import EnvMemory
+from plugrl_server.training.accounting import Discard
+from plugrl_server.training.trainer import Trainer
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -35,6 +37,16 @@ class Transitions:
     def strangers(self) -> list[int]:
         """Return the rows whose envs held no step state."""
         return [] if self.held is None else np.flatnonzero(~self.held).tolist()
+
+    def record(self, trainer: Trainer) -> dict[Discard, int]:
+        """Record them, hand the rows without a step state to `discard_feedback`, and return what was lost."""
+        discarded = trainer.record(self.rows, self.versions, self.finite) if len(self.rows) else {}
+        strangers = self.strangers()
+        if strangers:
+            info, ended = self.feedback.info_rows(), (self.feedback.terminated, self.feedback.truncated)
+            trainer.discard([info[row] for row in strangers], *(flags[strangers] for flags in ended))
+            discarded = {**discarded, Discard.NO_STEP_STATE: len(strangers)}
+        return discarded
 
     def all_nodes(self) -> list[Node]:
         """Return the m nodes of the envs' frames, `NO_NODE` where there was no step state."""
