@@ -1,0 +1,115 @@
+"""What the learners of a run do together: share rows, add up tensors, and hear what the first of them says."""
+
+import dataclasses
+from typing import Any
+
+from plugrl_server.learning import trees
+from plugrl_server.learning.trees import Tree
+
+
+class LearnersLost(RuntimeError):  # noqa: N818 - what happened, not whose error it is
+    """Another learner of the run is gone, or does not answer."""
+
+
+class Collectives:
+    """The operations of a learner that is alone, where each is the identity.
+
+    Attributes:
+        rank: Number of this learner; 0 is the server.
+        world_size: How many there are.
+    """
+
+    rank: int = 0
+    world_size: int = 1
+
+    def shard(self, rows: int) -> slice:
+        """Return this learner's part of `rows` rows: contiguous, and the parts' sizes differ by at most one."""
+        return slice(rows * self.rank // self.world_size, rows * (self.rank + 1) // self.world_size)
+
+    def add_up(self, tensor: Any) -> None:
+        """Replace a tensor, in place, by its sum over all learners: bitwise the same on each.
+
+        Raises:
+            LearnersLost: Another learner is gone.
+        """
+
+    def broadcast(self, tree: Tree = None) -> Tree:
+        """Return the tree that rank 0 passed; what the others pass is not read.
+
+        Waits as long as it takes, since environments may be slow between two learn steps. Tensors arrive on the same
+        kind of device, everything else is pickled.
+
+        Raises:
+            LearnersLost: Another learner is gone.
+        """
+        return tree
+
+
+ALONE = Collectives()
+
+
+class TorchCollectives(Collectives):
+    """The operations over torch.distributed.
+
+    Args:
+        control: A process group for CPU tensors that waits as long as it takes.
+        data: The process group for tensors (gloo, or nccl for those on CUDA); None for the default one.
+    """
+
+    def __init__(self, control: Any, data: Any = None) -> None:
+        import torch.distributed
+
+        self._dist = torch.distributed
+        self._control, self._data = control, data
+        self.rank, self.world_size = self._dist.get_rank(), self._dist.get_world_size()
+
+    def add_up(self, tensor: Any) -> None:
+        """See `Collectives.add_up`."""
+        try:
+            self._dist.all_reduce(tensor, group=self._data)
+        except RuntimeError as error:
+            raise _lost(error) from error
+
+    def broadcast(self, tree: Tree = None) -> Tree:
+        """See `Collectives.broadcast`: one pickled outline, then the tensors, each by itself."""
+        outline = [trees.map_leaves(_described, tree) if self.rank == 0 else None]
+        try:
+            self._dist.broadcast_object_list(outline, src=0, group=self._control, device="cpu")
+            if self.rank == 0:
+                trees.map_leaves(self._exchange, tree)
+                return tree
+            return trees.map_leaves(lambda leaf: self._exchange(_allocated(leaf)), outline[0])
+        except RuntimeError as error:
+            raise _lost(error) from error
+
+    def _exchange(self, leaf: Any) -> Any:
+        """Send or receive a tensor; leave any other leaf as it is."""
+        if trees.is_tensor(leaf) and leaf.numel():
+            # A receiver's tensor is contiguous, so it is filled in place.
+            self._dist.broadcast(leaf.detach().contiguous(), src=0, group=self._data)
+        return leaf
+
+
+@dataclasses.dataclass(frozen=True)
+class _Empty:
+    """A tensor's place in an outline."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    device: str
+
+
+def _described(leaf: Any) -> Any:
+    return _Empty(tuple(leaf.shape), leaf.dtype, leaf.device.type) if trees.is_tensor(leaf) else leaf
+
+
+def _allocated(leaf: Any) -> Any:
+    if not isinstance(leaf, _Empty):
+        return leaf
+    import torch
+
+    return torch.empty(leaf.shape, dtype=leaf.dtype, device=leaf.device)
+
+
+def _lost(error: Exception) -> LearnersLost:
+    return LearnersLost(f"another learner is gone or does not answer: {str(error).strip().splitlines()[0]:.200}")
