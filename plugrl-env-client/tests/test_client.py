@@ -78,7 +78,7 @@ def test_the_flag_decides_whether_observations_are_reused(fake_server, actions, 
         peer.stop()
 
     port = fake_server(script).port
-    finished = client("dummy-v1", DummyConfig(), options(port, reuse_feedback_obs=wanted))
+    finished = client("dummy-v1", DummyConfig(images=("cam",)), options(port, reuse_feedback_obs=wanted))
     assert finished.outcome is Outcome.SERVER_STOPPED
 
 

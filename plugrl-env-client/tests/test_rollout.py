@@ -736,10 +736,16 @@ def heard(fake_server, env, make, exchanges, features=(REUSE,), **options):
     return (*results[0], server.peers[0].infers[:exchanges])
 
 
+def always(env):
+    """An env whose observations are sent once however small they are."""
+    env.reuse_from_bytes = 0
+    return env
+
+
 def pendulum(n=3):
     from plugrl_env_client.envs.gym_adapter.making import make_gym_env
 
-    return make_gym_env("Pendulum-v1", n)
+    return always(make_gym_env("Pendulum-v1", n))
 
 
 @pytest.mark.parametrize(
@@ -747,9 +753,9 @@ def pendulum(n=3):
     [
         (lambda: probe(5), coded(4), {}),
         (lambda: probe(5), coded(4), {"replan_steps": 2}),
-        (lambda: Selfish(3), coded(2, 1), {}),
+        (lambda: always(Selfish(3)), coded(2, 1), {}),
         (pendulum, coded(3, 1), {"seed": 1, "max_episode_steps": 5}),
-        (lambda: DummyEnv(DummyConfig(images=("cam",), image_size=8), 2), coded(30, 1), {}),
+        (lambda: always(DummyEnv(DummyConfig(images=("cam",), image_size=8), 2)), coded(30, 1), {}),
     ],
     ids=["probe", "replan", "resets in step", "gymnasium", "images"],
 )
@@ -775,6 +781,15 @@ def test_with_images_half_of_the_bytes_are_left(fake_server):
 
     thrifty, plain = received()[0], received(reuse_feedback_obs=False)[0]
     assert thrifty / plain == pytest.approx(0.51, abs=0.01)  # 51 observations of 100
+
+
+@pytest.mark.parametrize(("size", "reused"), [(52, False), (53, True)])
+def test_small_observations_are_sent_again(fake_server, size, reused):
+    """Two cameras of 52 pixels squared stay just under the 16 KiB from which reuse pays; of 53, they do not."""
+    env = DummyEnv(DummyConfig(images=("cam",), image_size=size), 2)
+    assert (2 * 3 * size**2 >= env.reuse_from_bytes) is reused
+    _, _, infers = heard(fake_server, env, coded(1, 1), 5)
+    assert any("reuse" in infer for infer in infers) is reused
 
 
 def test_reuse_can_be_turned_off(fake_server):

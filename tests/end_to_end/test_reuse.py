@@ -7,6 +7,7 @@ from unittest.mock import MagicMock
 
 import pytest
 from plugrl_env_client.client import run_alone
+from plugrl_env_client.envs.base_env import BaseEnv
 from plugrl_env_client.envs.classic_v1 import ClassicConfig
 from plugrl_env_client.link.interrupts import Interrupts
 from plugrl_env_client.options import ClientOptions, Run, RunnerOptions
@@ -65,7 +66,8 @@ def sent(monkeypatch):
     return rows
 
 
-def test_training_with_and_without_reuse_ends_on_the_same_weights(tmp_path, sent):
+def test_training_with_and_without_reuse_ends_on_the_same_weights(tmp_path, sent, monkeypatch):
+    monkeypatch.setattr(BaseEnv, "reuse_from_bytes", 0)
     twice = train(tmp_path / "twice", reuse=False)
     assert sent[Infer] >= STEPS
     sent.update({Infer: 0, Feedback: 0})

@@ -123,7 +123,7 @@ class Rollout:
     def _serve(self, link: Link) -> bool:
         """Use one connection until it ends; True when this side has ended it because all is done."""
         self._plan.reconnected()
-        self._reuses = self._options.reuse_feedback_obs and REUSE in link.features
+        self._reuses = self._options.reuse_feedback_obs and REUSE in link.features and self._is_worth_reusing()
         self._changed = None
         self._restart_ended(np.zeros(0, np.int64))
         ended = "closed by this client"
@@ -254,6 +254,11 @@ class Rollout:
             if len(held):
                 self._changed = np.zeros(self._env.num_envs, np.bool_)
                 self._changed[held] = ~unchanged(before, self._observation.take(held))
+
+    def _is_worth_reusing(self) -> bool:
+        seen = self._observation
+        size = sum(array.nbytes for array in (*seen.images.values(), *seen.states.values(), seen.text))
+        return size >= self._env.reuse_from_bytes
 
     def _reusable(self, link: Link, waiting: np.ndarray) -> np.ndarray:
         """b1[k]: whose observation the server holds. Nobody has been stepped between its feedback and this infer."""

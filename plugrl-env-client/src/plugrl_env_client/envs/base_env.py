@@ -56,6 +56,8 @@ class BaseEnv(abc.ABC):
         reward_threshold: an episode that returns this much counts as a success where `Step.infos` does not say.
         resets_in_step: True for a vector env that resets a finished row in the step after (Gymnasium's
             `AutoresetMode.NEXT_STEP`) and cannot do it earlier; `reset_indices` is never called on it.
+        reuse_from_bytes: size of all n observations from which it pays to send each only once (SPEC 10.1); smaller ones
+            are sent again in the infer, which is quicker than to say which of them are known.
     """
 
     num_envs: int
@@ -64,6 +66,7 @@ class BaseEnv(abc.ABC):
     max_episode_steps: int | None = None
     reward_threshold: float | None = None
     resets_in_step: bool = False
+    reuse_from_bytes: int = 16 * 2**10
 
     @abc.abstractmethod
     def reset(self, seed: int | None) -> Observation:
