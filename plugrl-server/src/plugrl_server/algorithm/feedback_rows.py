@@ -14,6 +14,19 @@ Node: TypeAlias = tuple[int, str]
 NO_NODE: Node = (-1, "")
 
 
+@dataclasses.dataclass(slots=True, eq=False)
+class Client:
+    """One connection, as long as it lasts and after.
+
+    Attributes:
+        envs: The environments it has asked actions for, by their indices, ascending.
+        is_open: Whether more can come of it.
+    """
+
+    envs: tuple[int, ...] = ()
+    is_open: bool = True
+
+
 @dataclasses.dataclass
 class FeedbackRows:
     """m transitions of m different environments.
@@ -30,6 +43,8 @@ class FeedbackRows:
         next_terminated: Whether this frame terminates its episode, b1[m].
         next_truncated: Whether this frame truncates its episode, b1[m].
         nodes: The node of each environment's previous frame; an algorithm writes the new one of each row it takes.
+        client: Whose environments these are; None where nobody says.
+        env_indices: Their indices on that connection, i8[m]; None where nobody says.
     """
 
     obs: Any
@@ -43,6 +58,8 @@ class FeedbackRows:
     next_terminated: np.ndarray
     next_truncated: np.ndarray
     nodes: list[Node]
+    client: Client | None = None
+    env_indices: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.reward)
@@ -79,6 +96,8 @@ class FeedbackRows:
             next_terminated=self.next_terminated[rows],
             next_truncated=self.next_truncated[rows],
             nodes=self.nodes[rows],
+            client=self.client,
+            env_indices=None if self.env_indices is None else self.env_indices[rows],
         )
 
     def tail(self, start: int) -> "FeedbackRows":

@@ -18,6 +18,7 @@ from plugrl_protocol.errors import RemoteProtocolError
 from plugrl_protocol.messages import Action, Feedback, Infer, Metadata
 from plugrl_protocol.spaces import ActionSpace
 
+from plugrl_server.algorithm.feedback_rows import Client
 from plugrl_server.policy.action_spaces import to_env_actions
 from plugrl_server.serving.connection.env_memory import EnvMemory
 from plugrl_server.serving.connection.observations import (
@@ -139,6 +140,7 @@ class Session:
         metadata: What the server says first.
 
     Attributes:
+        client: What an algorithm may know of the connection.
         client_number: The number the client declared for a deterministic run.
         action_space: The space that actions are sent in, None when neither client nor policy know one.
     """
@@ -155,6 +157,7 @@ class Session:
     ) -> None:
         self.name = name
         self.count = count
+        self.client = Client()
         self.client_number = -1
         self.action_space: ActionSpace | None = None
         self._link = link
@@ -254,7 +257,7 @@ class Session:
 
     def join(self, report: Report) -> Transitions:
         """Join a feedback with the step states of its envs, which are then used up."""
-        transitions = join(report.feedback, report.next_obs, report.finite, self._memory)
+        transitions = join(report.feedback, report.next_obs, report.finite, self._memory, self.client)
         for row in transitions.strangers():
             self._warn("Feedback for env %d arrived with no step state", report.feedback.env_indices[row])
         return transitions
@@ -317,6 +320,8 @@ class Session:
             raise RemoteProtocolError(
                 "5.2 observation/finite", f"infer.data.{key}: not finite for env {infer.env_indices[row]}"
             )
+        if len(infer.env_indices) > len(self.client.envs):
+            self.client.envs = tuple(sorted({*self.client.envs, *infer.env_indices.tolist()}))
         self._desk.asked(self, infer.env_indices, reading)
 
     def _report(self, feedback: Feedback) -> None:
@@ -351,6 +356,7 @@ class Session:
     def _leave(self) -> None:
         if not self._closing:
             self._closing = True
+            self.client.is_open = False
             self._desk.left(self)
 
     def _arm(self) -> None:

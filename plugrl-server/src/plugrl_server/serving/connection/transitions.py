@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from plugrl_protocol.messages import Feedback
 
-from plugrl_server.algorithm.feedback_rows import NO_NODE, FeedbackRows, Node
+from plugrl_server.algorithm.feedback_rows import NO_NODE, Client, FeedbackRows, Node
 from plugrl_server.learning import trees
 from plugrl_server.serving.connection.env_memory import EnvMemory
 from plugrl_server.training.accounting import Discard
@@ -56,7 +56,13 @@ class Transitions:
         return [next(nodes) if held else NO_NODE for held in self.held]
 
 
-def join(feedback: Feedback, next_obs: dict[str, Any], finite: np.ndarray | None, memory: EnvMemory) -> Transitions:
+def join(
+    feedback: Feedback,
+    next_obs: dict[str, Any],
+    finite: np.ndarray | None,
+    memory: EnvMemory,
+    client: Client | None = None,
+) -> Transitions:
     """Join a feedback with its envs' step states, which the memory then forgets.
 
     Args:
@@ -64,15 +70,18 @@ def join(feedback: Feedback, next_obs: dict[str, Any], finite: np.ndarray | None
         next_obs: Its observations as the policy reads them, a tree of leading m.
         finite: Which rows have only finite numbers, b1[m]; None where all have.
         memory: The connection's.
+        client: The connection, for the algorithm.
     """
     steps = memory.take(feedback.env_indices)
     held = steps.held
     reward, terminated, truncated = feedback.rewards, feedback.terminated, feedback.truncated
     info: Any = feedback.info_rows()
+    env_indices = feedback.env_indices
     if held is not None:
         next_obs, finite = trees.take(next_obs, held), None if finite is None else finite[held]
         reward, terminated, truncated = reward[held], terminated[held], truncated[held]
         info = [info[row] for row in np.flatnonzero(held).tolist()]
+        env_indices = env_indices[held]
     rows = FeedbackRows(
         obs=steps.obs,
         runtime_state=steps.runtime_state,
@@ -85,5 +94,7 @@ def join(feedback: Feedback, next_obs: dict[str, Any], finite: np.ndarray | None
         next_terminated=terminated,
         next_truncated=truncated,
         nodes=steps.nodes,
+        client=client,
+        env_indices=env_indices,
     )
     return Transitions(feedback, held, rows, steps.versions, finite)
