@@ -6,13 +6,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from plugrl_server.algorithm.feedback_rows import NO_NODE, FeedbackRows, Node
+from plugrl_server.algorithm.feedback_rows import NO_NODE, Client, FeedbackRows, Node
 from plugrl_server.common.checkpoint_manager import Checkpoint
 from plugrl_server.common.config_error import require
 from plugrl_server.learning.episodes import EpisodeMetrics, is_finished_episode
 from plugrl_server.policy.state import PolicyRuntimeState, PolicyTrainState
+from plugrl_server.record.results import Results
+from plugrl_server.record.run_record import RunRecord
 
-__all__ = ["NO_NODE", "BaseAlgoConfig", "BaseAlgorithm", "FeedbackRows", "Node"]
+__all__ = ["NO_NODE", "BaseAlgoConfig", "BaseAlgorithm", "Client", "FeedbackRows", "Node"]
 
 
 @dataclasses.dataclass
@@ -36,6 +38,21 @@ class BaseAlgoConfig:
         """
         if self.global_steps is not None:
             require(self.global_steps >= 1, f"--algo.global-steps {self.global_steps}: must be at least 1, or none.")
+
+    def check_policy(self, uid: str, config: Any) -> None:
+        """Refuse a policy that this configuration cannot work with.
+
+        Raises:
+            ConfigError: The text names the flags.
+        """
+
+    def policy_record(self) -> RunRecord | None:
+        """Return the run that trained the policy, where the algorithm takes one over: its configuration is kept.
+
+        Raises:
+            ConfigError: There is no such run; the text names the flag.
+        """
+        return None
 
 
 class BaseAlgorithm(abc.ABC):
@@ -141,10 +158,17 @@ class BaseAlgorithm(abc.ABC):
                 self._logs.append((self.global_step, log))
         return len(rows)
 
+    def note_client(self, client: Client) -> None:  # noqa: B027 - optional
+        """Be told of a connection before its first request; what it is told with changes as the connection goes on."""
+
     def drain_logs(self) -> list[tuple[int, dict[str, Any]]]:
         """Return and forget the metrics that `feedback` returned since the last call, each with its global step."""
         logs, self._logs = self._logs, []
         return logs
+
+    def results(self) -> Results | None:
+        """Return what the run came to, for an algorithm that measures something: asked once, when the run is over."""
+        return None
 
     # Episodes ----------------------------------------------------------------------------------------------------
 

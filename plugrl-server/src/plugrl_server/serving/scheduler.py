@@ -182,6 +182,7 @@ class Scheduler:
         if self._options.deterministic is not None and not self._number(session, infer):
             return
         self._taking_part.add(session)
+        trainer.algorithm.note_client(session.client)
         session.admit(infer, self._reader, declared or getattr(trainer.policy.config, "action_space", None))
 
     def _number(self, session: Session, infer: Infer) -> bool:

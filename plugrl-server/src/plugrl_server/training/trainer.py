@@ -354,6 +354,8 @@ def _pick(rows: FeedbackRows, index: np.ndarray) -> FeedbackRows:
         next_terminated=rows.next_terminated[index],
         next_truncated=rows.next_truncated[index],
         nodes=[rows.nodes[i] for i in index],
+        client=rows.client,
+        env_indices=None if rows.env_indices is None else rows.env_indices[index],
     )
 
 
