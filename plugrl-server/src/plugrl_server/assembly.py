@@ -63,6 +63,8 @@ def check(selection: Selection) -> None:
     for config in (selection.policy_config, selection.algo_config):
         if hasattr(config, "check"):
             config.check()
+    if hasattr(selection.algo_config, "check_policy"):
+        selection.algo_config.check_policy(selection.policy_uid, selection.policy_config)
     for registry, uid in ((POLICIES, selection.policy_uid), (ALGORITHMS, selection.algo_uid)):
         try:
             registry.get_class(uid)

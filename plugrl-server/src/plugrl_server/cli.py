@@ -17,7 +17,7 @@ from rich.console import Console
 
 from plugrl_server.assembly import ConfigError, Selection
 from plugrl_server.record.config_json import RecordError, config_from_json
-from plugrl_server.record.run_record import RunRecord, read_record
+from plugrl_server.record.run_record import Part, RunRecord, read_record
 from plugrl_server.run_config import RunConfig, UsageError, redacted
 from plugrl_server.selecting import PROGRAM, Words, check_names, config_classes, import_modules, show_choices, split
 from plugrl_server.training.run_folder import FolderError, RunFolder, earlier_runs, run_name
@@ -69,27 +69,33 @@ def _run(words: Words, argv: Sequence[str]) -> int:
     if config.resume:
         record = read_record(folder.path)
         config, selection = parse(words, record)
+    elif (trained := _trained_by(words, selection)) is not None:
+        config, selection = parse(words, policy=trained.policy)
+        selection = _with_space_of(trained, selection)
     # Imported here because it takes seconds, which neither --help nor a mistake on the command line should.
     from plugrl_server.run import start
 
     return start(config, selection, folder, redacted([PROGRAM, *argv], config.api_key), record)
 
 
-def parse(words: Words, record: RunRecord | None = None) -> tuple[RunConfig, Selection]:
+def parse(
+    words: Words, record: RunRecord | None = None, *, policy: Part | None = None
+) -> tuple[RunConfig, Selection]:
     """Reads the flags.
 
     Args:
         words: The command line with its four names, all registered.
         record: The run to go on with; its values are the defaults of the policy's and the algorithm's flags.
+        policy: A policy that another run trained; its values are the defaults of the policy's flags.
 
     Raises:
         UsageError: A value is out of range, or `record` is another policy's or algorithm's.
         SystemExit: From tyro, for `--help` and for flags that it does not know or cannot read.
     """
-    policy, algorithm = config_classes(words.names)
+    of_policy, of_algorithm = config_classes(words.names)
     fields = [
-        _field("policy", policy, record and record.policy),
-        _field("algo", algorithm, record and record.algorithm),
+        _field("policy", of_policy, policy or (record and record.policy)),
+        _field("algo", of_algorithm, record and record.algorithm),
     ]
     kind = dataclasses.make_dataclass("CommandLine", fields, bases=(RunConfig,), frozen=True, kw_only=True)
     if record is not None:
@@ -117,6 +123,26 @@ def _field(name: str, kind: type, part: Any) -> tuple[str, type, Any]:
     if part is not None:
         default = config_from_json(default, part.config)
     return name, kind, dataclasses.field(default_factory=lambda: default)
+
+
+def _trained_by(words: Words, selection: Selection) -> RunRecord | None:
+    """The run whose trained policy the algorithm asks for, None where it asks for none."""
+    ask = getattr(selection.algo_config, "policy_record", None)
+    record: RunRecord | None = None if ask is None else ask()
+    if record is not None and record.policy.uid != words.names[0]:
+        raise UsageError(
+            f"that run trained {record.policy.uid} {record.policy.variant}, not {words.names[0]}: the command has to "
+            f"begin with {PROGRAM} {record.policy.uid} {record.policy.variant}"
+        )
+    return record
+
+
+def _with_space_of(record: RunRecord, selection: Selection) -> Selection:
+    """The selection for the actions that the policy was trained for."""
+    if record.declaration is None or not hasattr(selection.policy_config, "action_space"):
+        return selection
+    policy_config = dataclasses.replace(selection.policy_config, action_space=record.declaration.action)
+    return dataclasses.replace(selection, policy_config=policy_config)
 
 
 def _check_same_variants(names: Sequence[str], record: RunRecord) -> None:

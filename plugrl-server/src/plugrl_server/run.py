@@ -22,15 +22,17 @@ from plugrl_server.children.child import Child
 from plugrl_server.children.command import client_hint
 from plugrl_server.children.supervisor import Supervisor
 from plugrl_server.common.checkpoint_manager import Checkpoint, CheckpointError, CheckpointManager
+from plugrl_server.record.config_changes import changes
 from plugrl_server.record.config_json import config_to_json
 from plugrl_server.record.logs import logging_to
+from plugrl_server.record.results import Results
 from plugrl_server.record.run_record import RunRecord, versions
 from plugrl_server.record.summary import Closing, configuration, resume_command
 from plugrl_server.run_config import RunConfig
 from plugrl_server.selecting import PROGRAM
 from plugrl_server.serving.interface import RunResult, ServingOptions
 from plugrl_server.serving.server import TrainingServer
-from plugrl_server.source import ResumeError, Source, changes
+from plugrl_server.source import ResumeError, Source
 from plugrl_server.training.learning_curve import draw
 from plugrl_server.training.metrics import MetricsFile, read_rows
 from plugrl_server.training.progress import SAVING, STOPPING, Progress
@@ -135,6 +137,7 @@ class Run:
         self._last_resort: threading.Timer | None = None
         self._listened = False
         self._result: RunResult | None = None
+        self._results: Results | None = None
 
     # Before the socket opens -------------------------------------------------------------------------------------
 
@@ -207,6 +210,7 @@ class Run:
             with self._signals_handled():
                 self._result = await self._server.run()
                 self._seconds = self._events.progress.busy
+                self._conclude()
                 self._events.progress.enter(STOPPING)
                 # On 1011 a client goes on trying to reconnect: there is nothing to wait for.
                 return self._result, await self._children.finish(at_once=self._result.reason == "failed")
@@ -216,6 +220,14 @@ class Run:
             self._children.hurry()
             await self._children.finish()
             self._events.close()
+
+    def _conclude(self) -> None:
+        """Keeps what the run measured: a row of metrics, and `episodes.csv`."""
+        trainer = self._source.trainer
+        self._results = None if trainer is None else trainer.algorithm.results()
+        if trainer is not None and self._results is not None:
+            self._events.concluded(trainer.global_step, self._results.metrics)
+            self._results.write(self._folder.path)
 
     def _save(self, checkpoint: Checkpoint) -> Path:
         progress = self._events.progress
@@ -334,7 +346,9 @@ class Run:
             raise StartError(f"{result.error}{hint}")
         rows = list(read_rows(self._folder.metrics))
         stopped_now = self._signals > 1 and result.reason == "interrupted"
-        if not stopped_now:
+        if self._results is not None:
+            _say(self._console, "\n".join([*self._results.lines, f"episodes: {self._folder.episodes}"]))
+        elif not stopped_now:
             _say(self._console, draw(rows, self._folder.learning_curve, self._name))
         closing = Closing(
             reason=self._reason(result),

@@ -165,26 +165,8 @@ class Source:
         return self.trainer
 
 
-def changes(recorded: Part, config: Any, prefix: str) -> list[str]:
-    """Flags whose values differ from the recorded ones: `--algo.gamma 0.9 (was 0.99)`."""
-    before, now = _flat(recorded.config), _flat(config_to_json(config))
-    names = [name for name in now if name in before and now[name] != before[name]]
-    return [f"--{prefix}.{name.replace('_', '-')} {_shown(now[name])} (was {_shown(before[name])})" for name in names]
-
-
 def _part(uid: str, variant: str, kind: type, config: Any) -> Part:
     return Part(uid, variant, kind.__module__, kind.__qualname__, config_to_json(config))
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
-    return flat
-
-
-def _shown(value: Any) -> str:
-    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _parameters(policy: Any) -> int:

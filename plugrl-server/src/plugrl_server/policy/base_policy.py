@@ -27,10 +27,12 @@ class BasePolicyConfig:
     Attributes:
         action_kinds: Kinds of action space it can act in ("box", "discrete", "multi_discrete", "multi_binary").
         algorithms: For a policy that is not built in: the built-in algorithms it is written for.
+        brings_weights: It needs no checkpoint to act as it should, so it can be evaluated without one.
     """
 
     action_kinds: ClassVar[tuple[str, ...]] = ("box", "discrete", "multi_discrete", "multi_binary")
     algorithms: ClassVar[tuple[str, ...]] = ()
+    brings_weights: ClassVar[bool] = False
 
     def check(self) -> None:
         """Refuse a configuration that cannot work.

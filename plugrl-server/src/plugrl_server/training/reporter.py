@@ -63,6 +63,11 @@ class Reporter:
         self._curves.log(global_step, told)
         self.progress.learned(global_step, told)
 
+    def concluded(self, global_step: int, metrics: Mapping[str, float]) -> None:
+        """The run is over and measured this."""
+        self._rows.log(global_step, metrics)
+        self._curves.log(global_step, metrics)
+
     def logged(self, global_step: int, metrics: Mapping[str, Any]) -> None:
         """An algorithm's `feedback` returned metrics."""
         self._curves.log(global_step, metrics)

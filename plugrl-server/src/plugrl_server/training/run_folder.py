@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import IO
 
 from plugrl_server.common.checkpoint_manager import CheckpointManager
+from plugrl_server.record.results import EPISODES_FILE
 from plugrl_server.record.run_record import CONFIG_FILE, RunRecord
 
 LOCK_FILE = ".lock"
-_FILES = (CONFIG_FILE, "metrics.jsonl", "learning_curve.png")
+_FILES = (CONFIG_FILE, "metrics.jsonl", "learning_curve.png", EPISODES_FILE)
 _FOLDERS = ("checkpoints", "tensorboard", "clients", "wandb", "swanlab")
 
 
@@ -63,6 +64,11 @@ class RunFolder:
     def metrics(self) -> Path:
         """File with one JSON object per learn step."""
         return self.path / "metrics.jsonl"
+
+    @property
+    def episodes(self) -> Path:
+        """Table with one row for each episode, where the run measured them."""
+        return self.path / EPISODES_FILE
 
     @property
     def learning_curve(self) -> Path:

@@ -1,7 +1,7 @@
 """Configuration of the dummy policy."""
 
 import dataclasses
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import tyro
 from plugrl_protocol.spaces import ActionSpace
@@ -15,6 +15,8 @@ from plugrl_server.policy.registration import register_policy_config
 @dataclasses.dataclass
 class DummyPolicyConfig(BaseTorchPolicyConfig):
     """Needs no declaration; once a client declares its action space, actions are of that space."""
+
+    brings_weights: ClassVar[bool] = True
 
     action_dim: int = 7
     """Numbers in one action, until a client declares its action space."""

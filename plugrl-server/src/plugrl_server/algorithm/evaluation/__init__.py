@@ -1,0 +1,1 @@
+"""Measuring how good a policy is, without learning."""
