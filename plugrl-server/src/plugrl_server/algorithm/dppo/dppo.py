@@ -22,7 +22,7 @@ from plugrl_server.learning import trees
 from plugrl_server.learning.episodes import is_finished_episode
 from plugrl_server.learning.optim import FlatAdam, Group
 from plugrl_server.policy.denoising.denoising_policy import DenoisingPolicy
-from plugrl_server.policy.state import PolicyRuntimeState, PolicyTrainState
+from plugrl_server.policy.state import PolicyRuntimeState, PolicyTrainState, Tree
 
 LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 LOWEST_LOG_DENSITY, HIGHEST_LOG_DENSITY = -5.0, 2.0
@@ -168,11 +168,12 @@ class DPPO(OnPolicyAlgorithm):
     def _log_prob(self, frames: Frames, pair: torch.Tensor) -> torch.Tensor:
         """Return log p of pairs under the weights as they are, f4[N]."""
         frame, k = pair // self.finetuned_steps, pair % self.finetuned_steps
+        some, place = torch.unique(frame, return_inverse=True)  # an observation is encoded once for all its steps
+        condition = self.policy.condition(_select(frames.features, some))
         chain = frames.sample["chain"].flatten(0, 1)
         state = frame * (self.finetuned_steps + 1) + k
-        features = trees.map_leaves(lambda leaf: leaf.index_select(0, frame), frames.features)
         step = self.policy.num_steps - self.finetuned_steps + k
-        mean, std = self.policy.denoise_step(features, chain.index_select(0, state), step)
+        mean, std = self.policy.denoise_step(_select(condition, place), chain.index_select(0, state), step)
         executed = frames.sample["executed"].index_select(0, frame)
         x_next = chain.index_select(0, state + 1)
         return step_log_prob(x_next, mean, std.clamp(min=self.config.min_logprob_std), executed)
@@ -197,8 +198,7 @@ class DPPO(OnPolicyAlgorithm):
         log_ratio = self._log_prob(frames, pair) - old_log_prob.index_select(0, pair)
         eps = self._clip_coefs[pair % self.finetuned_steps]
         of_policy = policy_loss(log_ratio, self._advantages(frames, pair), eps)
-        features = trees.map_leaves(lambda leaf: leaf.index_select(0, order), frames.features)
-        of_value = value_loss(self.policy.value(features), frames.returns.index_select(0, order))
+        of_value = value_loss(self.policy.value(_select(frames.features, order)), frames.returns.index_select(0, order))
         warm = self.iteration >= self.config.critic_warmup_iterations
         self.optimizer.zero_grad()
         torch.autograd.backward(of_value + of_policy if warm else of_value)
@@ -224,6 +224,10 @@ class DPPO(OnPolicyAlgorithm):
             raise ValueError(f"{self.finetuned_steps} denoising steps learn here, {state['finetuned_steps']} there.")
 
 
+def _select(tree: Tree, rows: torch.Tensor) -> Tree:
+    return trees.map_leaves(lambda leaf: leaf.index_select(0, rows), tree)
+
+
 def steps_before_the_end(info: dict[str, Any], executed_steps: int) -> int:
     """Return how many actions of its last chunk an episode ran: what its length leaves over whole chunks.
 
@@ -246,12 +250,11 @@ def _check_fit(finetuned_steps: int, executed_steps: int, policy: DenoisingPolic
         f"--algo.executed-steps {executed_steps} is more than the policy's --policy.action-horizon "
         f"{policy.action_horizon}.",
     )
-    features = policy.features(torch.from_numpy(policy.observe(policy.fake_obs(finetuned_steps))).to(policy.device))
     k = torch.arange(policy.num_steps - finetuned_steps, policy.num_steps, device=policy.device)
+    x = torch.zeros(finetuned_steps, policy.action_horizon, policy.action_dim, device=policy.device)
     with torch.no_grad():
-        _, std = policy.denoise_step(
-            features, torch.zeros(len(k), policy.action_horizon, policy.action_dim).to(k.device), k
-        )
+        features = policy.features(policy.observe(policy.fake_obs(finetuned_steps)))
+        _, std = policy.denoise_step(policy.condition(features), x, k)
     require(
         bool((std > 0).all()),
         "dppo learns from noise in the denoising steps, and this policy's steps have none; give a flow policy "

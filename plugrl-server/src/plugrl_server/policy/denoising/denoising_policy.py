@@ -12,18 +12,16 @@ from torch.func import functional_call
 
 from plugrl_server.common.config_error import ConfigError
 from plugrl_server.learning import trees
-from plugrl_server.learning.normalizer import RunningNormalizer
 from plugrl_server.policy.action_spaces import action_dim, to_env_actions
-from plugrl_server.policy.base_torch_policy import BaseTorchPolicy
 from plugrl_server.policy.denoising.action_bounds import ActionBounds
 from plugrl_server.policy.denoising.denoising_policy_config import DenoisingPolicyConfig
+from plugrl_server.policy.encoders.observation_reader import ReadsObservations
 from plugrl_server.policy.state import PolicyRuntimeState, Tree
 
 NOISE_CLIP = 3.0
-FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
-class DenoisingPolicy(BaseTorchPolicy):
+class DenoisingPolicy(ReadsObservations):
     """A policy whose chunk x_K is denoised from noise x_0 in K steps: x_{k+1} ~ N(mean, std), given by `denoise_step`.
 
     Chunks are f4[n, H, A] in units in which the declared bounds are -1 and 1; actions without bounds keep their own.
@@ -40,8 +38,6 @@ class DenoisingPolicy(BaseTorchPolicy):
         num_steps: K.
         kept_steps: The runtime state holds the last `kept_steps + 1` states of the chain; K at first.
         early_steps: First steps that run frozen weights; 0 at first.
-        normalizer: Running statistics of the states; `update_normalizer` moves them.
-        obs_dim: Summed width of the states it reads.
         dtype: Type of its weights.
     """
 
@@ -50,14 +46,8 @@ class DenoisingPolicy(BaseTorchPolicy):
 
     def __init__(self, config: DenoisingPolicyConfig) -> None:
         super().__init__(config)
-        if config.obs_dim is None or config.action_dim is None:
-            raise ConfigError(
-                f"{type(self).__name__} needs --policy.obs-dim and --policy.action-dim, or a client that declares its "
-                f"spaces."
-            )
-        self.obs_dim = config.obs_dim
-        self.state_keys = config.state_keys
-        self.image_keys = ()
+        if config.action_dim is None:
+            raise ConfigError(f"{type(self).__name__} needs --policy.action-dim, or a client that declares its spaces.")
         self.action_horizon = config.action_horizon
         self.action_dim = config.action_dim
         self.num_steps = config.num_steps
@@ -66,7 +56,7 @@ class DenoisingPolicy(BaseTorchPolicy):
         self.frozen = _Frozen(0, [])
         self._frozen_names: list[str] = []
         self.dtype: torch.dtype = getattr(torch, config.dtype)
-        self.normalizer = RunningNormalizer((self.obs_dim,))
+        self.feature_dtype = self.dtype
         self._space: BoxSpace | None = None
         self._bounds = ActionBounds(None, self.action_dim)
         if config.action_space is not None:
@@ -74,19 +64,26 @@ class DenoisingPolicy(BaseTorchPolicy):
 
     # What a subclass writes --------------------------------------------------------------------------------------
 
+    def condition(self, features: Tree) -> Tree:
+        """Return what `denoise_step` takes of the features, a tree of the same leading N; once for a whole chain.
+
+        By default the features themselves. A policy that reads images encodes them here.
+        """
+        return features
+
     @abc.abstractmethod
     def denoise_step(self, features: Tree, x: torch.Tensor, k: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return mean f4[N, H, A] and standard deviation (of a shape that broadcasts to it) of the next state.
 
         Args:
-            features: From `features`, of leading N.
+            features: From `condition`, of leading N.
             x: States of N chains, f4[N, H, A].
             k: Which step each is at, i8[N].
         """
 
     @abc.abstractmethod
     def value(self, features: Tree) -> torch.Tensor:
-        """Return the value of N observations, f4[N]."""
+        """Return the value of N observations, f4[N]; takes what `features` returned."""
 
     @abc.abstractmethod
     def actor_parameters(self) -> Iterable[nn.Parameter]:
@@ -95,33 +92,6 @@ class DenoisingPolicy(BaseTorchPolicy):
     @abc.abstractmethod
     def critic_parameters(self) -> Iterable[nn.Parameter]:
         """Return the parameters `value` depends on, none of them the actor's."""
-
-    # Observations ------------------------------------------------------------------------------------------------
-
-    def observe(self, obs: dict[str, Any]) -> np.ndarray:
-        """Return what this policy reads of an observation: its states side by side, f4[n, obs_dim]."""
-        states = obs["states"]
-        keys = sorted(states) if self.state_keys is None else self.state_keys
-        columns = [np.clip(states[key], -FLOAT32_MAX, FLOAT32_MAX).astype(np.float32) for key in keys]
-        return np.concatenate(columns, 1)
-
-    def check_observation(self, obs: dict[str, Any]) -> str | None:
-        """Return what is wrong with an observation: states that are missing, or another summed width."""
-        if (problem := super().check_observation(obs)) is not None:
-            return problem
-        states = obs["states"]
-        width = sum(states[key].shape[1] for key in (states if self.state_keys is None else self.state_keys))
-        return None if width == self.obs_dim else f"obs_dim {width}, this run has {self.obs_dim}"
-
-    def features(self, observed: torch.Tensor) -> torch.Tensor:
-        """Return what the networks take of stacked `observe` results [N, obs_dim]; constant within an iteration."""
-        inputs = self.normalizer(observed) if self.config.normalize_observations else observed
-        return inputs.to(self.dtype)
-
-    def update_normalizer(self, observed: torch.Tensor) -> None:
-        """Take N more observations into the statistics; only ever between iterations."""
-        if self.config.normalize_observations:
-            self.normalizer.update(observed)
 
     # Actions -----------------------------------------------------------------------------------------------------
 
@@ -150,9 +120,8 @@ class DenoisingPolicy(BaseTorchPolicy):
 
     def get_action_and_runtime_state(self, obs: dict[str, Any]) -> tuple[np.ndarray, PolicyRuntimeState]:
         """Sample n chunks: the actions, and the end of each chain `{"chain": f4[n, kept_steps + 1, H, A]}`."""
-        observed = trees.map_leaves(lambda leaf: torch.from_numpy(leaf).to(self.device), self.observe(obs))
         with torch.inference_mode():
-            chain = self.sample_chain(self.features(observed)).cpu().numpy()
+            chain = self.sample_chain(self.features(self.observe(obs))).cpu().numpy()
         return self.to_actions(chain[:, -1]), {"chain": chain}
 
     def initial_noise(self, n: int) -> torch.Tensor:
@@ -162,15 +131,30 @@ class DenoisingPolicy(BaseTorchPolicy):
     def sample_chain(self, features: Tree) -> torch.Tensor:
         """Run the chain for n observations; returns its last `kept_steps + 1` states, f4[n, kept_steps + 1, H, A]."""
         n = trees.leading(features) or 0
-        x, noise = self.initial_noise(n), self._noise(self.num_steps, n)
-        steps = torch.arange(self.num_steps, device=self.device)[:, None].expand(-1, n)
-        chain = [x]
-        for k in range(self.num_steps):
-            step = self._early_step if k < self.early_steps else self.denoise_step
-            mean, std = step(features, x, steps[k])
-            x = mean if self.deterministic else torch.addcmul(mean, std, noise[k])
-            chain.append(x)
+        chain, noise = [self.initial_noise(n)], self._noise(self.num_steps, n)
+        if self.early_steps:
+            weights = dict(zip(self._frozen_names, self.frozen.weights(), strict=True))
+            early = (features, chain[-1], noise, range(self.early_steps))
+            chain += functional_call(self, weights, early, tie_weights=False)
+        chain += self(features, chain[-1], noise, range(self.early_steps, self.num_steps))
         return torch.stack(chain[self.num_steps - self.kept_steps :], 1)
+
+    def forward(self, features: Tree, x: torch.Tensor, noise: torch.Tensor, steps: range) -> list[torch.Tensor]:
+        """Return the states some steps lead to from x, a list of f4[n, H, A].
+
+        Args:
+            features: From `features`, of leading n.
+            x: The state before, f4[n, H, A].
+            noise: Standard normal numbers for all steps, f4[K, n, H, A].
+            steps: The steps to take.
+        """
+        condition, states = self.condition(features), []
+        for step in steps:
+            k = torch.full((len(x),), step, device=self.device)
+            mean, std = self.denoise_step(condition, x, k)
+            x = mean if self.deterministic else torch.addcmul(mean, std, noise[step])
+            states.append(x)
+        return states
 
     def _noise(self, *leading: int) -> torch.Tensor:
         """Draw f4[*leading, H, A] of standard normal numbers, clipped to +-3; zeros where it is deterministic."""
@@ -181,10 +165,6 @@ class DenoisingPolicy(BaseTorchPolicy):
         return torch.from_numpy(noise.clip(-NOISE_CLIP, NOISE_CLIP)).to(self.device)
 
     # Frozen early steps ------------------------------------------------------------------------------------------
-
-    def forward(self, features: Tree, x: torch.Tensor, k: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return `denoise_step`: what `torch.func.functional_call` runs with other weights."""
-        return self.denoise_step(features, x, k)
 
     def freeze_early_steps(self, count: int) -> None:
         """Let the first `count` steps run a copy of the actor's weights as they are now; 0 ends it."""
@@ -198,11 +178,6 @@ class DenoisingPolicy(BaseTorchPolicy):
         """Restore weights and statistics and, where the state has them, the frozen weights of early steps."""
         self.freeze_early_steps(int(state_dict.get("frozen.count", 0)))
         return super().load_state_dict(state_dict, strict=strict, assign=assign)
-
-    def _early_step(self, features: Tree, x: torch.Tensor, k: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        weights = dict(zip(self._frozen_names, self.frozen.weights(), strict=True))
-        step: tuple[torch.Tensor, torch.Tensor] = functional_call(self, weights, (features, x, k), tie_weights=False)
-        return step
 
 
 class _Frozen(nn.Module):

@@ -31,7 +31,7 @@ class DiffusionPolicy(DenoisingPolicy):
         """Return the noise in x, f4[N, H, A].
 
         Args:
-            features: From `features`, of leading N.
+            features: From `condition`, of leading N.
             x: States of N chains, f4[N, H, A].
             k: Which step each is at, 0 the noisiest, i8[N].
         """
