@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from plugrl_server.policy.actor_critic.mlp import MAX_WIDTH, NumpyMLP, tanh_mlp
+from plugrl_server.policy.actor_critic.mlp import MAX_WIDTH, MOST_MULTIPLICATIONS, NumpyMLP, tanh_mlp
 
 
 def inputs(n, width):
@@ -20,7 +20,7 @@ def test_weights_are_orthogonal_with_the_gains_of_the_paper():
     assert [type(layer).__name__ for layer in network] == ["Linear", "Tanh", "Linear", "Tanh", "Linear"]
 
 
-@pytest.mark.parametrize("n", [0, 1, 64])
+@pytest.mark.parametrize("n", [0, 1, 64, 150])
 @pytest.mark.parametrize("hidden", [(), (8,), (64, 64)])
 def test_numpy_gives_torch_s_outputs(n, hidden):
     network = tanh_mlp(5, hidden, 2, gain=1.0)
@@ -60,3 +60,13 @@ def test_inputs_are_left_alone():
     assert quick.usable
     quick(x)
     np.testing.assert_array_equal(x, before)
+
+
+def test_no_product_is_large_enough_for_a_second_thread(monkeypatch):
+    quick = NumpyMLP(tanh_mlp(17, (256, 256), 6, gain=1.0))
+    assert quick.usable
+    seen = []
+    monkeypatch.setattr(quick, "_outputs", lambda rows: seen.append(len(rows)) or np.zeros((len(rows), 6)))
+    assert quick(inputs(11, 17)).shape == (11, 6)
+    assert sum(seen) == 11
+    assert max(seen) * 256 * 256 <= MOST_MULTIPLICATIONS

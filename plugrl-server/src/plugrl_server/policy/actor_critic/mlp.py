@@ -1,6 +1,6 @@
 """Tanh MLPs: built in torch, and run in NumPy where that is quicker."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -19,14 +19,20 @@ def tanh_mlp(inputs: int, hidden_sizes: Sequence[int], outputs: int, gain: float
 
 
 class NumpyMLP:
-    """The forward pass of a `tanh_mlp` over NumPy views of its weights, for float32 on the CPU.
+    """The forward pass of an MLP such as `tanh_mlp` over NumPy views of its weights, for float32 on the CPU.
 
     For a batch of one and 64-64 layers it takes a fraction of torch's time, which is all per-operation overhead. The
     views follow training, which changes weights in place, and are taken anew when a parameter's memory is replaced.
+
+    Args:
+        network: Linear layers with an activation between each two.
+        activation: The activation in NumPy; called as `activation(values, out=values)`.
     """
 
-    def __init__(self, network: nn.Sequential) -> None:
+    def __init__(self, network: nn.Sequential, activation: Callable[..., np.ndarray] = np.tanh) -> None:
+        self._activation = activation
         self._parameters = list(network.parameters())
+        self._rows = max(1, MOST_MULTIPLICATIONS // max(parameter.numel() for parameter in self._parameters))
         self._pointers: list[int] = []
         self._weights: list[np.ndarray] = []
         self._biases: list[np.ndarray] = []
@@ -44,11 +50,16 @@ class NumpyMLP:
 
     def __call__(self, inputs: np.ndarray) -> np.ndarray:
         """Return the outputs f4[n, outputs] of inputs f4[n, inputs]; only where it is `usable`."""
-        values: np.ndarray = inputs
+        if len(inputs) <= self._rows:
+            return self._outputs(inputs)
+        parts = range(0, len(inputs), self._rows)
+        return np.concatenate([self._outputs(inputs[start : start + self._rows]) for start in parts])
+
+    def _outputs(self, values: np.ndarray) -> np.ndarray:
         for weight, bias in zip(self._weights[:-1], self._biases[:-1], strict=True):
             values = values @ weight
             values += bias
-            np.tanh(values, out=values)
+            self._activation(values, out=values)
         values = values @ self._weights[-1]
         values += self._biases[-1]
         return values
@@ -56,6 +67,9 @@ class NumpyMLP:
 
 MAX_WIDTH = 256
 """Wider layers are left to torch, whose matrix products then take longer than its overhead."""
+MOST_MULTIPLICATIONS = 64**3
+"""NumPy's BLAS gives a larger product to a thread for each core, whatever --torch-threads says, and those go on
+spinning beside the clients (8 rows of a 256-256 net: 3 ms, not 60 us, on a busy machine). So larger batches are split."""
 
 
 def _is_quick(parameter: nn.Parameter) -> bool:
