@@ -69,7 +69,7 @@ MAX_WIDTH = 256
 """Wider layers are left to torch, whose matrix products then take longer than its overhead."""
 MOST_MULTIPLICATIONS = 64**3
 """NumPy's BLAS gives a larger product to a thread for each core, whatever --torch-threads says, and those go on
-spinning beside the clients (8 rows of a 256-256 net: 3 ms, not 60 us, on a busy machine). So larger batches are split."""
+spinning beside the clients (8 rows of a 256-256 net: 3 ms, not 60 us, on a busy machine): larger batches are split."""
 
 
 def _is_quick(parameter: nn.Parameter) -> bool:
