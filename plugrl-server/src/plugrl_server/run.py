@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import random
-import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from plugrl_protocol.observation import Observation
@@ -22,6 +20,7 @@ from plugrl_server.children.child import Child
 from plugrl_server.children.command import client_hint
 from plugrl_server.children.supervisor import Supervisor
 from plugrl_server.common.checkpoint_manager import Checkpoint, CheckpointError, CheckpointManager
+from plugrl_server.interrupts import INTERRUPTED, Interrupts
 from plugrl_server.record.config_changes import changes
 from plugrl_server.record.config_json import config_to_json
 from plugrl_server.record.logs import logging_to
@@ -40,10 +39,8 @@ from plugrl_server.training.reporter import Reporter
 from plugrl_server.training.run_folder import FolderError, RunFolder
 from plugrl_server.training.trackers import Trackers, opened_trackers, preload
 
-FAILED, INTERRUPTED = 1, 130
+FAILED = 1
 CLIENTS_FINISHED = "clients finished"
-LAST_RESORT = 5.0
-"""Seconds after the second signal when the process ends, whatever it is doing."""
 
 
 class StartError(Exception):
@@ -133,8 +130,7 @@ class Run:
         self._declaration: Declaration | None = record.declaration if record else None
         self._observation: Observation | None = record.observation if record else None
         self._seconds = 0.0
-        self._signals = 0
-        self._last_resort: threading.Timer | None = None
+        self._interrupts = Interrupts(self._stop, self._stop_now)
         self._listened = False
         self._result: RunResult | None = None
         self._results: Results | None = None
@@ -207,7 +203,7 @@ class Run:
     async def _serve(self) -> tuple[RunResult, list[Child]]:
         """Serves, then sees the clients off; returns how the run ended and the clients that failed."""
         try:
-            with self._signals_handled():
+            with self._interrupts.handled():
                 self._result = await self._server.run()
                 self._seconds = self._events.progress.busy
                 self._conclude()
@@ -215,8 +211,6 @@ class Run:
                 # On 1011 a client goes on trying to reconnect: there is nothing to wait for.
                 return self._result, await self._children.finish(at_once=self._result.reason == "failed")
         finally:
-            if self._last_resort is not None:
-                self._last_resort.cancel()
             self._children.hurry()
             await self._children.finish()
             self._events.close()
@@ -313,39 +307,25 @@ class Run:
 
     # Stopping ----------------------------------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def _signals_handled(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        numbers = [signal.SIGINT, signal.SIGTERM]
-        if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-            numbers.append(signal.SIGHUP)
-        for number in numbers:
-            loop.add_signal_handler(number, self._signalled, number)
-        try:
-            yield
-        finally:
-            for number in numbers:
-                loop.remove_signal_handler(number)
+    def _stop(self, signal_name: str) -> bool:
+        """Begins a clean stop, unless the run has ended already."""
+        if self._result is not None:
+            return False
+        self._events.progress.say(f"{signal_name}: stopping cleanly with a checkpoint; once more stops at once")
+        self._server.request_stop("interrupted")
+        return True
 
-    def _signalled(self, number: signal.Signals) -> None:
-        self._signals += 1
-        if self._signals == 1 and self._result is None:
-            self._events.progress.say(f"{number.name}: stopping cleanly with a checkpoint; once more stops at once")
-            self._server.request_stop("interrupted")
-            return
-        self._events.progress.say(f"{number.name}: stopping at once")
+    def _stop_now(self, signal_name: str) -> None:
+        self._events.progress.say(f"{signal_name}: stopping at once")
         self._children.hurry()
         self._server.stop_now()
-        self._last_resort = threading.Timer(LAST_RESORT, os._exit, (INTERRUPTED,))
-        self._last_resort.daemon = True
-        self._last_resort.start()
 
     def _close(self, result: RunResult, failed: Sequence[Child]) -> int:
         if not self._listened:
             hint = "; --port 0 takes any free port" if "in use" in str(result.error) else ""
             raise StartError(f"{result.error}{hint}")
         rows = list(read_rows(self._folder.metrics))
-        stopped_now = self._signals > 1 and result.reason == "interrupted"
+        stopped_now = self._interrupts.count > 1 and result.reason == "interrupted"
         if self._results is not None:
             _say(self._console, "\n".join([*self._results.lines, f"episodes: {self._folder.episodes}"]))
         elif not stopped_now:

@@ -59,7 +59,7 @@ class TorchCollectives(Collectives):
     def __init__(self, control: Any, data: Any = None) -> None:
         import torch.distributed
 
-        self._dist = torch.distributed
+        self._dist, self._cpu = torch.distributed, torch.device("cpu")
         self._control, self._data = control, data
         self.rank, self.world_size = self._dist.get_rank(), self._dist.get_world_size()
 
@@ -74,7 +74,7 @@ class TorchCollectives(Collectives):
         """See `Collectives.broadcast`: one pickled outline, then the tensors, each by itself."""
         outline = [trees.map_leaves(_described, tree) if self.rank == 0 else None]
         try:
-            self._dist.broadcast_object_list(outline, src=0, group=self._control, device="cpu")
+            self._dist.broadcast_object_list(outline, src=0, group=self._control, device=self._cpu)
             if self.rank == 0:
                 trees.map_leaves(self._exchange, tree)
                 return tree

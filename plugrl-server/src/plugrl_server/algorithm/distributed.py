@@ -160,5 +160,5 @@ def add_up_together(collectives: Collectives, tensors: list[Any]) -> None:
         return
     joined = torch.cat([tensor.reshape(-1).float() for tensor in tensors])
     collectives.add_up(joined)
-    for tensor, total in zip(tensors, joined.split([tensor.numel() for tensor in tensors]), strict=True):
+    for tensor, total in zip(tensors, torch.split(joined, [tensor.numel() for tensor in tensors]), strict=True):
         tensor.copy_(total.view_as(tensor))
