@@ -185,6 +185,8 @@ def test_str_and_float_subclasses_travel_as_what_they_are() -> None:
         ({"a": 2**64}, "message.a: an int of more than 64 bits may not travel"),
         ({"a": -(2**63) - 1}, "message.a: an int of more than 64 bits may not travel"),
         ({"a": {1: 2}}, "message.a: map key: expected str or bytes, got 1"),
+        ({"a": {1: np.zeros(2)}}, "message.a: map key: expected str or bytes, got 1"),
+        ({None: np.zeros(2)}, "message: map key: expected str or bytes, got None"),
         ({"a": "\ud800"}, "message.a: str is not UTF-8: surrogates not allowed"),
         ({"a": {"\ud800": 1}}, "message.a: str is not UTF-8: surrogates not allowed"),
         ({"a": np.array(["\ud800"])}, "message.a: data: not UTF-32: code point in surrogate code point range"),

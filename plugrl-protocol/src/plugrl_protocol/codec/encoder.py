@@ -37,6 +37,8 @@ Take: TypeAlias = Callable[[np.ndarray], Any]
 
 _LARGE = 8 * 2**10  # bytes of an array that are worth more than a short detour
 _EMPTY_MAP = b"\x80"
+_SHORT_MAPS = tuple(bytes([0x80 + length]) for length in range(16))  # msgpack's fixmap
+_NO_KEY = object()
 _ORDINARY = frozenset({str, bool, int, float, type(None)})
 _ORDINARY_ITEMS = MAX_ELEMENTS // (8 + MAX_DIMENSIONS)  # an item is at most an array: a map of 4 and its shape
 _ORDINARY_DEPTH = MAX_DEPTH - 2  # the same two levels
@@ -71,24 +73,23 @@ def _write_ordinary(value: dict[Any, Any], packer: msgpack.Packer, pieces: Piece
     """
     if depth > _ORDINARY_DEPTH:
         raise NotAllowedError("deep")
-    pack = packer.pack
-    pieces.append(packer.pack_map_header(len(value)))
-    items = 2 * len(value)
+    length = len(value)
+    pieces.append(_SHORT_MAPS[length] if length < len(_SHORT_MAPS) else packer.pack_map_header(length))
+    items = 2 * length
     for key, item in value.items():
-        if type(key) is not str:
-            raise NotAllowedError("unusual key")
         kind = type(item)
         if kind is np.ndarray:
             before, take, after = _layout(key, item.dtype, item.shape)
             pieces += (before, take(item), after)
-        elif kind is dict:
-            pieces.append(pack(key))
-            if item:
-                items += _write_ordinary(item, packer, pieces, depth + 1)
-            else:
-                pieces.append(_EMPTY_MAP)
+        elif type(key) is not str:
+            raise NotAllowedError("unusual key")
+        elif kind is dict and item:
+            pieces.append(packer.pack(key))
+            items += _write_ordinary(item, packer, pieces, depth + 1)
         elif kind in _ORDINARY:
-            pieces += (pack(key), pack(item))
+            pieces += (packer.pack(key), packer.pack(item))
+        elif kind is dict:
+            pieces += (packer.pack(key), _EMPTY_MAP)
         else:
             raise NotAllowedError("unusual value")
     return items
@@ -111,7 +112,7 @@ def _write(value: Any, packer: msgpack.Packer, pieces: Pieces) -> None:
         for item in value:
             _write(item, packer, pieces)
     elif isinstance(value, np.ndarray):
-        before, take, after = _layout(None, value.dtype, value.shape)
+        before, take, after = _layout(_NO_KEY, value.dtype, value.shape)
         pieces += (before, take(np.asarray(value)), after)
     elif isinstance(value, np.generic) and not isinstance(value, (float, str, bytes)):
         typestr = allowed_typestr(value.dtype)
@@ -121,27 +122,43 @@ def _write(value: Any, packer: msgpack.Packer, pieces: Pieces) -> None:
 
 
 @functools.lru_cache(maxsize=4096)
-def _layout(key: str | None, dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[bytes, Take, bytes]:
+def _layout(key: object, dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[bytes, Take, bytes]:
     """How such an array is written: what comes before its bytes (its key in a map, too), they, what comes after them.
 
     Raises:
-        NotAllowedError: Such an array may not travel.
+        NotAllowedError: Such an array may not travel, or not under such a key.
     """
+    if key is not _NO_KEY and type(key) is not str:
+        raise NotAllowedError("unusual key")
     check, size = element(dtype.str).check, math.prod(shape) * dtype.itemsize
     check_extent(len(shape), size)
     take: Take
     if size < _LARGE:
         take = np.ndarray.tobytes if check is None else functools.partial(_small, check)
+        if dtype.kind == "b":
+            take = _small_bools
     else:
         take = np.ascontiguousarray if check is None else functools.partial(_large, check)
     before = TO_DATA + _bin_header(size)
     after = TO_DTYPE + msgpack.packb(dtype.str) + TO_SHAPE + msgpack.packb(shape)
-    return before if key is None else msgpack.packb(key) + before, take, after
+    return before if key is _NO_KEY else msgpack.packb(key) + before, take, after
 
 
 def _small(check: Check, value: np.ndarray) -> Any:
-    data = value.tobytes()
+    return _checked(check, value.tobytes())
+
+
+@functools.lru_cache(maxsize=512)
+def _checked(check: Check, data: bytes) -> bytes:
+    """Small data that has passed its check; a task's text is the same in every message."""
     check(data)
+    return data
+
+
+def _small_bools(value: np.ndarray) -> bytes:
+    data = value.tobytes()
+    if data.strip(b"\0\1"):
+        raise NotAllowedError("data: expected bools of 0 or 1")
     return data
 
 
