@@ -2,7 +2,7 @@
 
 import numpy as np
 import torch
-from plugrl_server.algorithm.feedback_rows import NO_NODE, FeedbackRows
+from plugrl_server.algorithm.feedback_rows import NO_NODE, Client, FeedbackRows
 
 
 def rows(m=3):
@@ -50,6 +50,16 @@ def test_select_and_tail_take_rows():
     assert len(tail) == 2
     assert [info["row"] for info in tail.info] == [1, 2]
     assert len(rows().tail(3)) == 0
+
+
+def test_rows_keep_whose_they_are():
+    client = Client((2, 5, 7))
+    known = rows()
+    known.client, known.env_indices = client, np.array([2, 5, 7])
+    part = known.select(1)
+    assert part.client is client
+    assert part.env_indices.tolist() == [5, 7]
+    assert rows().select(1).env_indices is None
 
 
 def test_the_first_node():

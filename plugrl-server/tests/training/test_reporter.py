@@ -49,6 +49,13 @@ def test_a_learn_step_is_one_row_and_a_point_of_each_curve(reporter):
     assert curves.closed
 
 
+def test_what_a_run_measured_is_a_row_and_a_point_too(reporter):
+    rows, curves = Recorder(), Recorder()
+    reporter.attach(Trackers([rows]), Trackers([curves]))
+    reporter.concluded(7, {"eval/return": 1.0})
+    assert rows.rows == curves.rows == [(7, {"eval/return": 1.0})]
+
+
 def test_the_phase_goes_back_to_what_the_connections_say(reporter):
     reporter.connected(1)
     reporter.learning(True)

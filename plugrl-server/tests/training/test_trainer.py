@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from plugrl_server.algorithm.base_algorithm import BaseAlgorithm
-from plugrl_server.algorithm.feedback_rows import NO_NODE, FeedbackRows
+from plugrl_server.algorithm.feedback_rows import NO_NODE, Client, FeedbackRows
 from plugrl_server.common.checkpoint_manager import Checkpoint
 from plugrl_server.training.accounting import Discard
 from plugrl_server.training.trainer import AlgorithmError, Trainer, UnsoundPolicyError, all_finite
@@ -189,6 +189,17 @@ def test_rows_that_are_not_finite_never_reach_the_algorithm(on_policy):
     assert trainer.record(batch, 0, np.array([True, False, True])) == {Discard.NOT_FINITE: 1}
     assert trainer.algorithm.stored == [1, 3]
     assert batch.nodes[1] == NO_NODE
+
+
+def test_picked_rows_keep_whose_they_are():
+    algorithm = Recorder()
+    seen = []
+    algorithm.feedback_rows = lambda rows: seen.append((rows.client, rows.env_indices.tolist())) or len(rows)
+    trainer, _ = trainer_of(algorithm)
+    message, client = rows([1.0, 2.0, 3.0]), Client((4, 5, 6))
+    message.client, message.env_indices = client, np.array([4, 5, 6])
+    trainer.record(message, 0, finite=np.array([True, False, True]))
+    assert seen == [(client, [4, 6])]
 
 
 def test_reasons_add_up_when_they_mix():

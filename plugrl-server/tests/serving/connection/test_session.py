@@ -24,6 +24,18 @@ def asked(run, envs=(0, 1)):
     return client
 
 
+def test_an_algorithm_sees_which_environments_a_connection_has_and_when_it_is_gone(run):
+    known = []
+    run.algorithm.note_client = known.append
+    client = asked(run, (3, 1))
+    client.say(client.feedback((3, 1)))
+    client.say(client.infer((2, 5, 1)))
+    run.runtime.settle()
+    assert [(whose.envs, whose.is_open) for whose in known] == [((1, 2, 3, 5), True)]
+    client.leave()
+    assert not known[0].is_open
+
+
 # What clients send (lesson 2) ----------------------------------------------------------------------------------------
 
 BROKEN_FRAMES = {

@@ -5,7 +5,7 @@ from unittest.mock import MagicMock
 import numpy as np
 from plugrl_protocol.messages import Feedback
 from plugrl_protocol.observation import Observation
-from plugrl_server.algorithm.feedback_rows import NO_NODE
+from plugrl_server.algorithm.feedback_rows import NO_NODE, Client
 from plugrl_server.serving.connection.env_memory import EnvMemory
 from plugrl_server.serving.connection.transitions import join
 from plugrl_server.training.accounting import Discard
@@ -60,6 +60,13 @@ def test_rows_without_a_step_state_are_left_out_of_every_field():
     assert transitions.finite.tolist() == [True, False]
     rows.nodes[:] = [(1, "a"), (2, "b")]
     assert transitions.all_nodes() == [NO_NODE, (1, "a"), (2, "b")]
+
+
+def test_rows_say_whose_environments_they_are_of():
+    client = Client()
+    transitions = join(feedback([9, 2, 1]), obs_of([7, 6, 5]), None, memory_with([1, 2], [10, 20]), client)
+    assert transitions.rows.client is client
+    assert transitions.rows.env_indices.tolist() == [2, 1]
 
 
 def test_a_feedback_of_strangers_only_has_no_rows():

@@ -115,7 +115,10 @@ class Evaluation(BaseAlgorithm):
     def _lines(self, counted: list[Episode], estimates: dict[str, Estimate]) -> list[str]:
         envs = len({(episode.client, episode.env) for episode in counted})
         manner = "without noise" if self.config.deterministic else "with noise"
-        lines = [f"evaluated {manner}: {len(counted)} episodes of {envs} environments, mean +- std [95% of the mean]"]
+        many = "s" if envs > 1 else ""
+        lines = [
+            f"evaluated {manner}: {len(counted)} episodes of {envs} environment{many}, mean +- std [95% of the mean]"
+        ]
         for name, figures in estimates.items():
             lines.append(
                 f"  {name:<7}  {figures.mean:.2f} +- {figures.std:.2f}  [{figures.low:.2f}, {figures.high:.2f}]"
