@@ -15,9 +15,10 @@ import torch
 
 from plugrl_server.algorithm.base_algorithm import FeedbackRows
 from plugrl_server.algorithm.dppo.dppo_config import DPPOConfig
+from plugrl_server.algorithm.evaluation.trained_policy import find_trained_policy
 from plugrl_server.algorithm.on_policy.on_policy_algorithm import Frames, OnPolicyAlgorithm, normalized
 from plugrl_server.algorithm.registration import register_algo
-from plugrl_server.common.config_error import ConfigError, require
+from plugrl_server.common.config_error import ConfigError
 from plugrl_server.learning import trees
 from plugrl_server.learning.episodes import is_finished_episode
 from plugrl_server.learning.optim import FlatAdam, Group
@@ -98,6 +99,7 @@ class DPPO(OnPolicyAlgorithm):
 
     Attributes:
         finetuned_steps: K', the last denoising steps, which learn.
+        executed_steps: How many actions of a chunk are run, where no episode ends before.
     """
 
     config: DPPOConfig
@@ -106,11 +108,15 @@ class DPPO(OnPolicyAlgorithm):
     def __init__(self, config: DPPOConfig, policy: Any) -> None:
         if not isinstance(policy, DenoisingPolicy):
             raise ConfigError(f"dppo needs a denoising policy such as dppo-policy, got {type(policy).__name__}.")
+        config.check_policy(type(policy).__name__, policy.config)
+        if config.policy_checkpoint_path is not None:
+            find_trained_policy(config.policy_checkpoint_path).load_into(policy)
         self.finetuned_steps = policy.num_steps if config.finetuned_steps is None else config.finetuned_steps
         self.executed_steps = policy.action_horizon if config.executed_steps is None else config.executed_steps
-        _check_fit(self.finetuned_steps, self.executed_steps, policy)
         policy.kept_steps = self.finetuned_steps
-        policy.freeze_early_steps(policy.num_steps - self.finetuned_steps)
+        early_steps = policy.num_steps - self.finetuned_steps
+        if policy.early_steps != early_steps:  # else they go on with the weights an earlier fine-tuning froze
+            policy.freeze_early_steps(early_steps)
         super().__init__(config, policy)
         eps = clip_coefs(self.finetuned_steps, config.clip_coef, config.clip_coef_base, config.clip_coef_rate)
         self._clip_coefs = eps.to(policy.device)
@@ -237,26 +243,3 @@ def steps_before_the_end(info: dict[str, Any], executed_steps: int) -> int:
     if length is None or not is_finished_episode(info):
         return executed_steps
     return (int(np.asarray(length).item()) - 1) % executed_steps + 1
-
-
-def _check_fit(finetuned_steps: int, executed_steps: int, policy: DenoisingPolicy) -> None:
-    """Refuse what can never learn with this policy."""
-    require(
-        finetuned_steps <= policy.num_steps,
-        f"--algo.finetuned-steps {finetuned_steps} is more than the policy's --policy.num-steps {policy.num_steps}.",
-    )
-    require(
-        executed_steps <= policy.action_horizon,
-        f"--algo.executed-steps {executed_steps} is more than the policy's --policy.action-horizon "
-        f"{policy.action_horizon}.",
-    )
-    k = torch.arange(policy.num_steps - finetuned_steps, policy.num_steps, device=policy.device)
-    x = torch.zeros(finetuned_steps, policy.action_horizon, policy.action_dim, device=policy.device)
-    with torch.no_grad():
-        features = policy.features(policy.observe(policy.fake_obs(finetuned_steps)))
-        _, std = policy.denoise_step(policy.condition(features), x, k)
-    require(
-        bool((std > 0).all()),
-        "dppo learns from noise in the denoising steps, and this policy's steps have none; give a flow policy "
-        "--policy.exploration-noise, such as 1.0.",
-    )

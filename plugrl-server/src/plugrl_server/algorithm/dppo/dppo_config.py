@@ -1,8 +1,10 @@
 """Configuration of DPPO and its presets."""
 
 import dataclasses
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
+from plugrl_server.algorithm.evaluation.trained_policy import find_trained_policy
 from plugrl_server.algorithm.on_policy.on_policy_config import (
     OnPolicyConfig,
     flag,
@@ -12,6 +14,7 @@ from plugrl_server.algorithm.on_policy.on_policy_config import (
 )
 from plugrl_server.algorithm.registration import register_algo_config
 from plugrl_server.common.config_error import require
+from plugrl_server.record.run_record import RunRecord
 
 
 @register_algo_config("dppo")
@@ -29,6 +32,8 @@ class DPPOConfig(OnPolicyConfig):
     batch_size: int = 256
     """Frames of one mini-batch; the actor learns from as many (frame, denoising step) pairs as they have."""
     update_epochs: int = 5
+    policy_checkpoint_path: Path | None = None
+    """A run folder (its latest step), or one step of it, whose policy to begin with; none: from scratch."""
     finetuned_steps: int | None = None
     """Last denoising steps that learn; the ones before run the weights the run began with. Default: all learn."""
     gamma_denoising: float = 0.99
@@ -63,6 +68,25 @@ class DPPOConfig(OnPolicyConfig):
             0 <= self.weight_decay < float("inf"),
             f"{flag('weight_decay')} {self.weight_decay}: must be a finite number of at least 0.",
         )
+
+    def check_policy(self, uid: str, config: Any) -> None:
+        """Refuse a policy whose chain or chunk is too short, or whose denoising steps explore nothing."""
+        for mine, theirs in (("finetuned_steps", "num_steps"), ("executed_steps", "action_horizon")):
+            value, limit = getattr(self, mine), getattr(config, theirs, None)
+            require(
+                value is None or limit is None or value <= limit,
+                f"{flag(mine)} {value} is more than {uid}'s --policy.{theirs.replace('_', '-')} {limit}.",
+            )
+        require(
+            getattr(config, "exploration_noise", 1.0) > 0,
+            f"dppo learns from the noise of denoising steps, and {uid} has none: --policy.exploration-noise 1.0, or "
+            f"its variant large.",
+        )
+
+    def policy_record(self) -> RunRecord | None:
+        """Return the record of the run whose policy this one begins with."""
+        path = self.policy_checkpoint_path
+        return None if path is None else find_trained_policy(path).record()
 
 
 @register_algo_config("dppo", "finetune")
