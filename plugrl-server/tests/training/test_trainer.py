@@ -230,6 +230,26 @@ def test_a_learn_step_raises_the_version_and_reports():
     assert trainer.learn()[1]["server/discarded_frames"] == 0
 
 
+def test_learn_steps_that_report_nothing_are_told_with_the_next_that_does():
+    reports = iter([None, None, {"losses/loss": 0.5}])
+    told = []
+    algorithm = Recorder(on_policy=False, learn_impl=lambda: (3, next(reports)))
+    trainer = Trainer(algorithm, save=lambda checkpoint: None, on_learn=lambda *row: told.append(row))
+    algorithm.record_episode_metrics({"r": 2.0})
+    for _ in range(2):
+        trainer.discard([{}], *np.zeros((2, 1), np.bool_))
+        assert trainer.learn() == (3, {})
+    assert told == []
+    algorithm.record_episode_metrics({"r": 4.0})
+    step, metrics = trainer.learn()
+    assert told == [(step, metrics)]
+    assert metrics["rollout/reward"] == 3.0
+    assert metrics["server/discarded_frames"] == 2
+    assert metrics["server/policy_version"] == trainer.version == 3
+    assert metrics["time/learn_seconds"] > 0
+    assert algorithm.episodes.metrics() == {}
+
+
 def test_the_same_state_is_saved_once():
     trainer, saved = trainer_of(Recorder())
     assert trainer.save() == "checkpoint-1"

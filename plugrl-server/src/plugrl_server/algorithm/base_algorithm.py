@@ -86,6 +86,7 @@ class BaseAlgorithm(abc.ABC):
         self.global_step = 0
         self.episodes = EpisodeMetrics()
         self._logs: list[tuple[int, dict[str, Any]]] = []
+        self._reported = True
 
     # Acting ------------------------------------------------------------------------------------------------------
 
@@ -190,14 +191,19 @@ class BaseAlgorithm(abc.ABC):
     def pre_learn(self) -> None:  # noqa: B027 - optional
         """Be told that a learn step begins."""
 
-    def learn(self) -> tuple[int, dict[str, Any]]:
+    def learn(self) -> tuple[int, dict[str, Any] | None]:
         """Run one learn step: `learn_impl`, with `rollout/*` added to its metrics. Not to be overridden."""
         global_step, metrics = self.learn_impl()
-        return global_step, self.build_train_info(global_step, metrics)
+        self._reported = metrics is not None
+        return global_step, None if metrics is None else self.build_train_info(global_step, metrics)
 
     @abc.abstractmethod
-    def learn_impl(self) -> tuple[int, dict[str, Any]]:
-        """Learn from what is stored, and return the global step and the metrics under slash names."""
+    def learn_impl(self) -> tuple[int, dict[str, Any] | None]:
+        """Learn from what is stored, and return the global step and the metrics under slash names.
+
+        Metrics of None: this learn step reports nothing. Its episodes, discarded frames and seconds are told by the
+        next one that does. So an algorithm that learns after every message need not write a row for each.
+        """
 
     def build_train_info(self, global_step: int, metrics: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
         """Return a learn step's metrics with the episodes' `rollout/*` in front."""
@@ -205,7 +211,8 @@ class BaseAlgorithm(abc.ABC):
 
     def post_learn(self) -> None:
         """Be told that a learn step ended: the reported episodes are forgotten. Overrides call `super()`."""
-        self.episodes.clear()
+        if self._reported:
+            self.episodes.clear()
 
     # Scheduling and saving ---------------------------------------------------------------------------------------
 

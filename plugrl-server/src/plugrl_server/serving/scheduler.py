@@ -369,7 +369,7 @@ class Scheduler:
         self._events.learning(False)
         if outcome.error is not None:
             raise outcome.error
-        if outcome.value is not None:
+        if outcome.value is not None and outcome.value[1]:
             self._events.learned(*outcome.value)
         self._tell_symptoms()
 

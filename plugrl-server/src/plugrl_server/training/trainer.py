@@ -65,7 +65,7 @@ class Trainer:
     Args:
         algorithm: Built, with its optimizers, and restored where a run is resumed.
         save: Writes a checkpoint and returns its folder.
-        on_learn: Told the global step and the metrics of each learn step, in the thread that learned.
+        on_learn: Told the global step and the metrics of each learn step that reports any, in the thread that learned.
 
     Attributes:
         version: Number of learn steps of this process, the tag of every action.
@@ -88,7 +88,7 @@ class Trainer:
         self.symptoms = Symptoms()
         self._save = save
         self._on_learn = on_learn
-        self._discarded_since_learn = 0
+        self._discarded_since_report, self._seconds_since_report = 0, 0.0
         self._saved_state: tuple[int, int] | None = None
         self._learning = False
         self._snapshot: Checkpoint | None = None
@@ -183,7 +183,7 @@ class Trainer:
         Raises:
             AlgorithmError: `discard_feedback` failed.
         """
-        self._discarded_since_learn += len(infos)
+        self._discarded_since_report += len(infos)
         recorded = self.algorithm.episodes.recorded
         try:
             for i, info in enumerate(infos):
@@ -265,6 +265,9 @@ class Trainer:
     def learn(self) -> tuple[int, dict[str, float]]:
         """Run one learn step and return its global step and metrics; the policy version goes up by one.
 
+        The metrics are empty, and nobody is told, where the algorithm reports nothing (`learn_impl`); what is counted
+        here then goes into the next report.
+
         Raises:
             AlgorithmError: It failed; `save` then writes the state from before the step.
         """
@@ -281,13 +284,16 @@ class Trainer:
         self._learning = False
         self._snapshot = None
         seconds = time.perf_counter() - started
+        self._seconds_since_report += seconds
         self.symptoms.learned(seconds, self.algorithm.episodes.recorded)
+        if metrics is None:
+            return global_step, {}
         ours = {
-            "server/discarded_frames": float(self._discarded_since_learn),
+            "server/discarded_frames": float(self._discarded_since_report),
             "server/policy_version": float(self.version),
-            "time/learn_seconds": seconds,
+            "time/learn_seconds": self._seconds_since_report,
         }
-        self._discarded_since_learn = 0
+        self._discarded_since_report, self._seconds_since_report = 0, 0.0
         told = {**ours, **metrics}
         if self._on_learn is not None:
             self._on_learn(global_step, told)
