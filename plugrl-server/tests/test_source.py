@@ -13,7 +13,7 @@ from plugrl_server.common.checkpoint_manager import Checkpoint
 from plugrl_server.policy.dummy.dummy_policy_config import DummyPolicyConfig
 from plugrl_server.policy.gaussian.gaussian_policy_config import GaussianPolicyConfig
 from plugrl_server.record.run_record import Part
-from plugrl_server.source import ResumeError, Source, changes
+from plugrl_server.source import ResumeError, Source
 
 BOX = Declaration(BoxSpace((2,), np.dtype("<f4"), np.full(2, -1, "<f4"), np.full(2, 1, "<f4")), "Env-v0", 1, None, None)
 WIDE = Declaration(
@@ -144,20 +144,6 @@ def test_small_networks_run_on_one_thread(make, asked, sizes, threads):
     torch.set_num_threads(2)
     make(GaussianPolicyConfig(hidden_sizes=sizes), PPOConfig(), torch_threads=asked).build(BOX, SEEN)
     assert torch.get_num_threads() == threads
-
-
-def test_changed_values_are_named_by_their_flags():
-    @dataclasses.dataclass
-    class Config:
-        hidden_sizes: tuple[int, ...] = (64, 64)
-        rate: float = 0.5
-        same: int = 1
-
-    recorded = Part("x", "default", None, None, {"hidden_sizes": [64, 64], "rate": 0.5, "same": 1})
-    assert changes(recorded, Config((32,), 0.25), "policy") == [
-        "--policy.hidden-sizes 32 (was 64 64)",
-        "--policy.rate 0.25 (was 0.5)",
-    ]
 
 
 def test_counters_that_a_checkpoint_holds_and_nobody_restores_are_told(make, monkeypatch):

@@ -6,6 +6,7 @@ not start; 2 the command line asks for something that cannot be; 130 it was inte
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,8 @@ import tyro
 from rich.console import Console
 
 from plugrl_server.assembly import ConfigError, Selection
+from plugrl_server.learners import torchrun
+from plugrl_server.learners.team import check_can_share
 from plugrl_server.record.config_json import RecordError, config_from_json
 from plugrl_server.record.run_record import Part, RunRecord, read_record
 from plugrl_server.run_config import RunConfig, UsageError, redacted
@@ -35,12 +38,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     Raises:
         SystemExit: Always where the exit code is not 0.
     """
-    code = _main(sys.argv[1:] if argv is None else list(argv))
+    code = _main(sys.argv[1:] if argv is None else list(argv), torchrun.this_command(argv))
     if code:
         sys.exit(code)
 
 
-def _main(argv: Sequence[str]) -> int:
+def _main(argv: Sequence[str], command: Sequence[str]) -> int:
     try:
         words = split(argv)
         import_modules(words.flags)
@@ -48,7 +51,7 @@ def _main(argv: Sequence[str]) -> int:
         if len(words.names) < 4:
             show_choices(words.names, Console())
             return 0 if words.wants_help else USAGE
-        return _run(words, argv)
+        return _run(words, argv, command)
     except (UsageError, ConfigError, RecordError) as error:
         sys.stderr.write(f"error: {error}\n")
         return USAGE
@@ -60,8 +63,11 @@ def _main(argv: Sequence[str]) -> int:
         return INTERRUPTED
 
 
-def _run(words: Words, argv: Sequence[str]) -> int:
+def _run(words: Words, argv: Sequence[str], command: Sequence[str]) -> int:
     config, selection = parse(words)
+    place = torchrun.place(config.learners)
+    if place.rank > 0:
+        return torchrun.learn(_device(selection))
     check_packages(config.track)
     folder = RunFolder(_parent(config, words) / run_name(config.exp_name, config.prefix, config.suffix, datetime.now()))
     folder.check_free(overwrite=config.overwrite, resume=config.resume)
@@ -72,15 +78,23 @@ def _run(words: Words, argv: Sequence[str]) -> int:
     elif (trained := _trained_by(words, selection)) is not None:
         config, selection = parse(words, policy=trained.policy)
         selection = _with_space_of(trained, selection)
+    if config.learners > 1 or place.started:
+        check_can_share(selection, config.learners)
+        if not place.started:
+            return torchrun.launch(command, config.learners)
     # Imported here because it takes seconds, which neither --help nor a mistake on the command line should.
     from plugrl_server.run import start
 
-    return start(config, selection, folder, redacted([PROGRAM, *argv], config.api_key), record)
+    shown = redacted([PROGRAM, *argv], config.api_key)
+    with torchrun.team(_device(selection)) if place.started else contextlib.nullcontext() as team:
+        return start(config, selection, folder, shown, record, team)
 
 
-def parse(
-    words: Words, record: RunRecord | None = None, *, policy: Part | None = None
-) -> tuple[RunConfig, Selection]:
+def _device(selection: Selection) -> str:
+    return str(getattr(selection.policy_config, "device", "auto"))
+
+
+def parse(words: Words, record: RunRecord | None = None, *, policy: Part | None = None) -> tuple[RunConfig, Selection]:
     """Reads the flags.
 
     Args:

@@ -29,7 +29,9 @@ def selection(uid, policy_config, **changes):
 
 
 def test_random_weights_are_not_measured_unless_the_policy_is_complete_without():
-    with pytest.raises(ConfigError, match=r"eval needs --algo.policy-checkpoint-path .* gaussian-policy brings no weig"):
+    with pytest.raises(
+        ConfigError, match=r"eval needs --algo.policy-checkpoint-path .* gaussian-policy brings no weig"
+    ):
         assembly.check(selection("gaussian-policy", GaussianPolicyConfig()))
     assembly.check(selection("gaussian-policy", GaussianPolicyConfig(), policy_checkpoint_path=Path("run")))
     assembly.check(selection("dummy-policy", DummyPolicyConfig()))
