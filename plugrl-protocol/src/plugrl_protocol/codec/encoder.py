@@ -36,9 +36,9 @@ Take: TypeAlias = Callable[[np.ndarray], Any]
 """Gets the piece with an array's bytes."""
 
 _LARGE = 8 * 2**10  # bytes of an array that are worth more than a short detour
-_EMPTY_MAP = b"\x80"
-_SHORT_MAPS = tuple(bytes([0x80 + length]) for length in range(16))  # msgpack's fixmap
+_SHORT_TEXT = 64  # characters; longer text is hardly ever the same twice
 _NO_KEY = object()
+_MOST_KNOWN = 4096
 _ORDINARY = frozenset({str, bool, int, float, type(None)})
 _ORDINARY_ITEMS = MAX_ELEMENTS // (8 + MAX_DIMENSIONS)  # an item is at most an array: a map of 4 and its shape
 _ORDINARY_DEPTH = MAX_DEPTH - 2  # the same two levels
@@ -53,7 +53,10 @@ def encode(value: Any) -> bytes:
     packer = _packers.packer
     pieces: Pieces = []
     try:
-        if type(value) is dict and _write_ordinary(value, packer, pieces, 1) <= _ORDINARY_ITEMS:
+        if type(value) is dict:
+            pieces.append(packer.pack_map_header(len(value)))
+            if _write_ordinary(value, packer, pieces, 1) > _ORDINARY_ITEMS:
+                raise NotAllowedError("many items")
             frame = b"".join(pieces)
             if len(frame) < MAX_WIDE_TEXT or _text_bytes(pieces) < MAX_WIDE_TEXT:
                 return frame
@@ -66,33 +69,57 @@ def encode(value: Any) -> bytes:
 
 
 def _write_ordinary(value: dict[Any, Any], packer: msgpack.Packer, pieces: Pieces, depth: int) -> int:
-    """Append the pieces of a map that holds only ordinary things; returns how many items are in it.
+    """Append the pieces of the entries of a map that holds only ordinary things; returns how many items are in it.
 
     Raises:
         NotAllowedError: It takes a closer look.
     """
     if depth > _ORDINARY_DEPTH:
         raise NotAllowedError("deep")
-    length = len(value)
-    pieces.append(_SHORT_MAPS[length] if length < len(_SHORT_MAPS) else packer.pack_map_header(length))
-    items = 2 * length
+    items = 2 * len(value)
     for key, item in value.items():
         kind = type(item)
         if kind is np.ndarray:
-            before, take, after = _layout(key, item.dtype, item.shape)
-            pieces += (before, take(item), after)
+            known = _known.get(key)
+            if known is None or known[0] is not item.dtype or known[1] != item.shape:
+                known = _learn(key, item.dtype, item.shape)
+            pieces += (known[2], known[3](item), known[4])
         elif type(key) is not str:
             raise NotAllowedError("unusual key")
-        elif kind is dict and item:
-            pieces.append(packer.pack(key))
-            items += _write_ordinary(item, packer, pieces, depth + 1)
+        elif kind is dict:
+            pieces.append(_map_header(key, len(item)))
+            items += _write_ordinary(item, packer, pieces, depth + 1) if item else 0
+        elif kind is str and len(item) < _SHORT_TEXT:
+            pieces.append(_text_field(key, item))
         elif kind in _ORDINARY:
             pieces += (packer.pack(key), packer.pack(item))
-        elif kind is dict:
-            pieces += (packer.pack(key), _EMPTY_MAP)
         else:
             raise NotAllowedError("unusual value")
     return items
+
+
+_Known: TypeAlias = tuple[np.dtype[Any], tuple[int, ...], bytes, Take, bytes]
+_known: dict[str, _Known] = {}
+"""Key -> dtype, shape and layout of the last array under it: most messages look like the one before."""
+
+
+def _learn(key: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> _Known:
+    known = (dtype, shape, *_layout(key, dtype, shape))
+    if len(_known) >= _MOST_KNOWN:
+        _known.clear()
+    _known[key] = known
+    return known
+
+
+@functools.lru_cache(maxsize=4096)
+def _map_header(key: str, length: int) -> bytes:
+    packer = msgpack.Packer()
+    return bytes(packer.pack(key) + packer.pack_map_header(length))
+
+
+@functools.lru_cache(maxsize=1024)
+def _text_field(key: str, text: str) -> bytes:
+    return bytes(msgpack.packb(key) + msgpack.packb(text))
 
 
 def _text_bytes(pieces: Pieces) -> int:
