@@ -189,8 +189,8 @@ class FPO(OnPolicyAlgorithm):
         config, policy = self.config, self.policy
         n, s = batch.time.shape
         x = interpolated(batch.sample, batch.noise, batch.time)
-        features = trees.map_leaves(lambda leaf: leaf.repeat_interleave(s, 0), batch.features)
-        velocity = policy.velocity(features, x.flatten(0, 1), batch.time.flatten()).unflatten(0, (n, s))
+        condition = trees.map_leaves(lambda leaf: leaf.repeat_interleave(s, 0), policy.condition(batch.features))
+        velocity = policy.velocity(condition, x.flatten(0, 1), batch.time.flatten()).unflatten(0, (n, s))
         if config.flow_loss == "u":
             error = velocity_error(velocity, batch.sample, batch.noise)
         else:

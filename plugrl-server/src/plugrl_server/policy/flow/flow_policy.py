@@ -40,14 +40,14 @@ class FlowPolicy(DenoisingPolicy):
         """Return the velocity dx/dt, f4[N, H, A], whose target is u = eps - a.
 
         Args:
-            features: From `features`, of leading N.
+            features: From `condition`, of leading N.
             x: Points of the flow, f4[N, H, A].
             t: Their times, f4[N], 1 at the noise and 0 at the chunk.
         """
 
     @abc.abstractmethod
     def value(self, features: Tree) -> torch.Tensor:
-        """Return the value of N observations, f4[N]."""
+        """Return the value of N observations, f4[N]; takes what `features` returned."""
 
     # Sampling ----------------------------------------------------------------------------------------------------
 

@@ -1,20 +1,27 @@
 """The policy that FPO trains."""
 
 import torch
+from torch import nn
 
+from plugrl_server.policy.encoders.observation_encoder import ObservationEncoder
 from plugrl_server.policy.flow.flow_policy import FlowPolicy
 from plugrl_server.policy.fpo.fpo_policy_config import FPOPolicyConfig
 from plugrl_server.policy.fpo.silu_mlp import silu_mlp, time_embedding
 from plugrl_server.policy.registration import register_policy
+from plugrl_server.policy.state import Tree
 
 
 @register_policy("fpo-policy")
 class FPOPolicy(FlowPolicy):
     """A velocity network of observation, point and time, and a value network of the observation.
 
+    Images go through convolutional networks first, of the actor and of the critic apart, so that neither's learning
+    disturbs the other.
+
     Attributes:
+        encoder: Of the actor's images.
         actor: The velocity network.
-        critic: The value network.
+        critic: The value network, with an encoder of its own.
     """
 
     config: FPOPolicyConfig
@@ -22,9 +29,17 @@ class FPOPolicy(FlowPolicy):
     def __init__(self, config: FPOPolicyConfig) -> None:
         super().__init__(config)
         numbers = self.action_horizon * self.action_dim
-        self.actor = silu_mlp(self.obs_dim + numbers + config.time_embedding, config.actor_hidden_sizes, numbers)
-        self.critic = silu_mlp(self.obs_dim, config.critic_hidden_sizes, 1)
+        self.encoder = ObservationEncoder(config, self.obs_dim, self.image_shapes)
+        critic_encoder = ObservationEncoder(config, self.obs_dim, self.image_shapes)
+        width = self.encoder.out_dim
+        self.actor = silu_mlp(width + numbers + config.time_embedding, config.actor_hidden_sizes, numbers)
+        self.critic = nn.Sequential(critic_encoder, silu_mlp(width, config.critic_hidden_sizes, 1))
         self.to(self.device, self.dtype)
+
+    def condition(self, features: Tree) -> torch.Tensor:
+        """Return the states and encoded images side by side, [N, width]."""
+        encoded: torch.Tensor = self.encoder(features)
+        return encoded
 
     def velocity(self, features: torch.Tensor, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
         """Return the velocity f4[N, H, A] at points f4[N, H, A] and times f4[N]."""
@@ -32,7 +47,7 @@ class FPOPolicy(FlowPolicy):
         outputs: torch.Tensor = self.actor(inputs.to(self.dtype))
         return outputs.float().view_as(x) * self.config.output_scale
 
-    def value(self, features: torch.Tensor) -> torch.Tensor:
+    def value(self, features: Tree) -> torch.Tensor:
         """Return the value of N observations, f4[N]."""
-        value: torch.Tensor = self.critic(features.to(self.dtype))
+        value: torch.Tensor = self.critic(features)
         return value.squeeze(-1).float()
