@@ -12,7 +12,6 @@ from plugrl_server.assembly import CannotServe, Selection
 from plugrl_server.common.checkpoint_manager import Checkpoint
 from plugrl_server.policy.dummy.dummy_policy_config import DummyPolicyConfig
 from plugrl_server.policy.gaussian.gaussian_policy_config import GaussianPolicyConfig
-from plugrl_server.record.run_record import Part
 from plugrl_server.source import ResumeError, Source
 
 BOX = Declaration(BoxSpace((2,), np.dtype("<f4"), np.full(2, -1, "<f4"), np.full(2, 1, "<f4")), "Env-v0", 1, None, None)

@@ -18,7 +18,8 @@ def test_every_row_registers_its_class_and_configuration():
 
 def test_a_hyphen_in_a_uid_is_an_underscore_in_the_module():
     for builtin in BUILTIN_ALGORITHMS:
-        assert builtin.class_module.endswith(builtin.uid.replace("-", "_"))
+        name = {"eval": "evaluation"}.get(builtin.uid, builtin.uid)  # a module called eval would hide Python's own
+        assert builtin.class_module.endswith(name.replace("-", "_"))
 
 
 def test_lesson_23_importing_the_package_and_listing_import_no_torch():
