@@ -11,6 +11,7 @@ BUILTIN_POLICIES = (
         f"{_HERE}.categorical.categorical_policy_config",
         f"{_HERE}.categorical.categorical_policy",
     ),
+    BuiltIn("sac-policy", f"{_HERE}.sac.sac_policy_config", f"{_HERE}.sac.sac_policy"),
     BuiltIn("dppo-policy", f"{_HERE}.dppo.dppo_policy_config", f"{_HERE}.dppo.dppo_policy"),
     BuiltIn("dummy-policy", f"{_HERE}.dummy.dummy_policy_config", f"{_HERE}.dummy.dummy_policy"),
     BuiltIn("fpo-policy", f"{_HERE}.fpo.fpo_policy_config", f"{_HERE}.fpo.fpo_policy"),
