@@ -1,5 +1,7 @@
 """In-process runs of PPO: a bandit, and the server's loop without a server."""
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 import torch
@@ -47,6 +49,18 @@ class Bandit:
         )
 
 
+class SeeingBandit(Bandit):
+    """The same, the context also shown as the brightness of an image."""
+
+    policy: ClassVar = {"image_keys": ("cam",), "image_shapes": {"cam": (20, 20, 1)}, "image_encoder": "impala-small"}
+
+    def observation(self):
+        obs = super().observation()
+        brightness = 127.5 * (1 + obs["states"]["context"][:, :, None, None])
+        obs["images"] = {"cam": np.broadcast_to(brightness, (self.n, 20, 20, 1)).astype(np.uint8)}
+        return obs
+
+
 def _make_ppo(seed=0, policy=(), **changes):
     seed_everything(seed)
     torch.set_num_threads(1)
@@ -73,6 +87,11 @@ def _iterate(algorithm, bandit, iterations=1):
 @pytest.fixture
 def bandit():
     return Bandit()
+
+
+@pytest.fixture
+def seeing_bandit():
+    return SeeingBandit()
 
 
 @pytest.fixture

@@ -1,7 +1,13 @@
 """PPO's configuration: defaults of the paper's reference, presets, and what is refused (rule 8)."""
 
 import pytest
-from plugrl_server.algorithm.ppo.ppo_config import PPOConfig, PPODiscreteConfig, PPOPendulumConfig
+from plugrl_server.algorithm.ppo.ppo_config import (
+    PPOAtariConfig,
+    PPOConfig,
+    PPODiscreteConfig,
+    PPODPPOSquareConfig,
+    PPOPendulumConfig,
+)
 from plugrl_server.algorithm.registration import list_algos
 from plugrl_server.common.config_error import ConfigError
 
@@ -23,6 +29,7 @@ def test_rule_10_presets_are_variants():
     variants = list_algos()["ppo"]
     assert variants["pendulum"] is PPOPendulumConfig
     assert variants["discrete"] is PPODiscreteConfig
+    assert {"default", "atari", "dppo-square"} <= variants.keys()
     pendulum = PPOPendulumConfig()
     assert (pendulum.global_steps, pendulum.gamma, pendulum.learning_rate, pendulum.buffer_size) == (
         102_400,
@@ -47,7 +54,14 @@ def test_rule_10_presets_are_variants():
         ({"gamma": 1.5}, r"--algo\.gamma 1\.5: must lie between 0 and 1"),
         ({"gae_lambda": -0.1}, r"--algo\.gae-lambda -0\.1: must lie between 0 and 1"),
         ({"ent_coef": -1.0}, r"--algo\.ent-coef -1\.0: must be a finite number of at least 0"),
-        ({"critic_warmup_iterations": -1}, r"--algo\.critic-warmup-iterations -1: must not be negative"),
+        ({"critic_warmup_iterations": -1}, r"--algo\.critic-warmup-iterations -1: must be at least 0"),
+        ({"clip_vloss_coef": 0.0}, r"--algo\.clip-vloss-coef 0\.0: must be a finite number above 0"),
+        ({"desired_kl": 0.01}, r"--algo\.desired-kl 0\.01 sets the learning rate itself: add --algo\.no-anneal"),
+        (
+            {"desired_kl": 0.01, "anneal_learning_rate": False, "learning_rate": 0.1},
+            r"--algo\.learning-rate 0\.1: must lie between .*min-learning-rate 1e-05 and .*max-learning-rate 0\.01",
+        ),
+        ({"critic_warmup_iterations": 74}, r"warmup-iterations 74: the run has 74 iterations"),
         ({"global_steps": None}, r"--algo\.anneal-learning-rate needs a run length"),
         ({"global_steps": 0}, r"--algo\.global-steps 0: must be at least 1"),
     ],
@@ -55,6 +69,30 @@ def test_rule_10_presets_are_variants():
 def test_rule_8_what_can_never_learn_is_refused_with_its_numbers(change, problem):
     with pytest.raises(ConfigError, match=problem):
         PPOConfig(**change).check()
+
+
+def test_the_value_clip_is_that_of_the_ratio_unless_it_has_its_own():
+    assert PPOConfig().value_clip == 0.2
+    assert PPOConfig(clip_vloss_coef=10.0).value_clip == 10.0
+    assert PPOConfig(clip_vloss=False, clip_vloss_coef=10.0).value_clip is None
+
+
+def test_atari_has_the_numbers_of_cleanrl():
+    config = PPOAtariConfig()
+    assert (config.global_steps, config.learning_rate, config.adam_eps) == (10_000_000, 2.5e-4, 1e-5)
+    assert (config.buffer_size, config.batch_size, config.update_epochs) == (8 * 128, 8 * 128 // 4, 4)
+    assert (config.gamma, config.gae_lambda, config.clip_coef, config.ent_coef) == (0.99, 0.95, 0.1, 0.01)
+    assert (config.vf_coef, config.max_grad_norm, config.target_kl) == (0.5, 0.5, None)
+    assert (config.clip_vloss, config.anneal_learning_rate, config.normalize_rewards) == (True, True, False)
+
+
+def test_dppo_square_has_the_numbers_of_the_paper():
+    config = PPODPPOSquareConfig()
+    assert (config.learning_rate, config.critic_learning_rate, config.adam_eps) == (1e-4, 1e-3, 1e-8)
+    assert (config.buffer_size, config.batch_size, config.gamma, config.clip_coef) == (20_000, 10_000, 0.999, 0.01)
+    assert (config.value_clip, config.max_grad_norm, config.target_kl) == (None, None, 1.0)
+    assert (config.anneal_learning_rate, config.critic_warmup_iterations) == (False, 1)
+    assert config.reward_scaling_gamma == 0.99
 
 
 def test_an_endless_run_without_annealing_is_fine():

@@ -159,7 +159,7 @@ class OnPolicyAlgorithm(BaseAlgorithm):
             left = max(0.0, 1 - (self.global_step - len(self.rollout)) / self.config.global_steps)
         for group, rate in zip(self.optimizer.groups, self.learning_rates(), strict=True):
             group.learning_rate = rate * left
-        return self.config.learning_rate * left
+        return self.optimizer.groups[0].learning_rate
 
     @torch.no_grad()
     def frames(self, stored: Stored) -> tuple[Frames, np.ndarray | None]:

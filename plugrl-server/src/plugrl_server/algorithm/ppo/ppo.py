@@ -1,4 +1,4 @@
-"""Proximal policy optimisation (Schulman et al. 2017), read downwards: losses, storing, learning, state.
+"""Proximal policy optimisation (Schulman et al. 2017), read downwards: losses, learning, state.
 
 Every iteration fills a buffer with frames of the current policy, then takes `update_epochs` passes of mini-batch steps
 over it. The README beside this file says what differs from CleanRL's implementation, and why.
@@ -6,33 +6,18 @@ over it. The README beside this file says what differs from CleanRL's implementa
 
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
-from plugrl_server.algorithm.base_algorithm import BaseAlgorithm, FeedbackRows, Node
+from plugrl_server.algorithm.on_policy.on_policy_algorithm import VALUE_ROWS, Frames, OnPolicyAlgorithm, normalized
 from plugrl_server.algorithm.ppo.ppo_config import PPOConfig
 from plugrl_server.algorithm.registration import register_algo
-from plugrl_server.common.checkpoint_manager import Checkpoint, CheckpointError
 from plugrl_server.common.config_error import ConfigError
 from plugrl_server.learning import trees
-from plugrl_server.learning.normalizer import RunningNormalizer
 from plugrl_server.learning.optim import FlatAdam, Group
-from plugrl_server.learning.returns import discounted_sums, gae
-from plugrl_server.learning.rng import derived_generator, load_rng_state, rng_state
-from plugrl_server.learning.rollout_buffer import RolloutBuffer, Stored, flat
 from plugrl_server.learning.trees import Tree
 from plugrl_server.policy.actor_critic.actor_critic import ActorCritic
-from plugrl_server.policy.state import PolicyRuntimeState, PolicyTrainState
 
-# Losses ----------------------------------------------------------------------------------------------------------
-
-
-def normalized(advantage: torch.Tensor) -> torch.Tensor:
-    """Return a mini-batch's advantages with mean 0 and deviation 1; a single one as it is."""
-    if len(advantage) == 1:
-        return advantage
-    deviation, mean = torch.std_mean(advantage)
-    return (advantage - mean) / (deviation + 1e-8)
+# Mathematics -----------------------------------------------------------------------------------------------------
 
 
 def policy_loss(log_ratio: torch.Tensor, advantage: torch.Tensor, clip_coef: float) -> torch.Tensor:
@@ -52,11 +37,33 @@ def value_loss(
     return 0.5 * error.mean()
 
 
-class Frames(NamedTuple):
-    """The N frames of an iteration as tensors on the policy's device.
+def approximate_kl(log_ratio: torch.Tensor) -> torch.Tensor:
+    """Return mean (r - 1) - log r, an unbiased estimate of KL(old, new) that is never negative (Schulman 2020)."""
+    return (log_ratio.exp() - 1 - log_ratio).mean()
+
+
+def adapted_rate(rate: float, approx_kl: float, config: PPOConfig) -> float:
+    """Return the learning rate after an epoch: a factor down above twice `desired_kl`, up below half of it.
+
+    The rule of Schulman et al. 2017, section 4, on the step size, with the factor and bounds of rsl_rl.
+    """
+    if config.desired_kl is None:
+        return rate
+    if approx_kl > 2 * config.desired_kl:
+        return max(config.min_learning_rate, rate / RATE_FACTOR)
+    if approx_kl < config.desired_kl / 2:
+        return min(config.max_learning_rate, rate * RATE_FACTOR)
+    return rate
+
+
+RATE_FACTOR = 1.5
+
+
+class Samples(NamedTuple):
+    """The frames of an iteration, or a mini-batch of them, as tensors on the policy's device.
 
     Attributes:
-        features: What the networks take of the observation, a tensor or a tree of them, [N, ...].
+        features: What the networks take of the observation, a tree of [N, ...].
         sample: The policy's samples, [N, ...].
         log_prob: Their log-probability under the policy that acted, f4[N].
         value: The value of the observation then, f4[N].
@@ -72,9 +79,22 @@ class Frames(NamedTuple):
     returns: torch.Tensor
 
 
+class Step(NamedTuple):
+    """What one optimizer step tells, still on the device: log-ratios f4[N] before it, and f4[] losses and entropy."""
+
+    log_ratio: torch.Tensor
+    policy_loss: torch.Tensor
+    value_loss: torch.Tensor
+    entropy: torch.Tensor
+
+
 @register_algo("ppo")
-class PPO(BaseAlgorithm):
-    """PPO on an actor-critic policy."""
+class PPO(OnPolicyAlgorithm):
+    """PPO on an actor-critic policy.
+
+    Attributes:
+        rate_scale: What `desired_kl` has made of the configured learning rates: a factor on all of them.
+    """
 
     config: PPOConfig
     policy: ActorCritic
@@ -82,228 +102,89 @@ class PPO(BaseAlgorithm):
     def __init__(self, config: PPOConfig, policy: Any) -> None:
         if not isinstance(policy, ActorCritic):
             raise ConfigError(f"ppo needs an actor-critic policy such as gaussian-policy, got {type(policy).__name__}.")
-        config.check()
-        super().__init__(config=config, policy=policy)
-        self.iteration = 0
-        self.saved_iteration = 0
-        self.rollout = RolloutBuffer(config.buffer_size)
-        self.return_normalizer = RunningNormalizer(())
-        self.generator = derived_generator()
-        self.optimizer = self._make_optimizer()
+        self.rate_scale = 1.0
+        super().__init__(config, policy)
 
-    def _make_optimizer(self) -> FlatAdam:
+    def make_optimizer(self) -> FlatAdam:
+        """Return Adam over all parameters in one group; with a `critic_learning_rate`, actor and critic in two."""
         critic = list(self.policy.critic.parameters())
         of_critic = set(map(id, critic))
         actor = [parameter for parameter in self.policy.parameters() if id(parameter) not in of_critic]
         groups = [actor + critic] if self.config.critic_learning_rate is None else [actor, critic]
-        rates = self._learning_rates()
+        rates = self.learning_rates()
         return FlatAdam(
             [Group(group, rate, eps=self.config.adam_eps) for group, rate in zip(groups, rates, strict=True)]
         )
 
-    def _learning_rates(self) -> list[float]:
-        """Return the configured rate of each parameter group."""
-        if self.config.critic_learning_rate is None:
-            return [self.config.learning_rate]
-        return [self.config.learning_rate, self.config.critic_learning_rate]
-
-    # Storing -----------------------------------------------------------------------------------------------------
-
-    def infer(self, obs: dict[str, Any]) -> tuple[np.ndarray, PolicyRuntimeState]:
-        """Sample a chunk for each environment."""
-        return self.policy.get_action_and_runtime_state(obs)
-
-    def derive_train_state(self, runtime_state: PolicyRuntimeState) -> PolicyTrainState:
-        """Keep the sample. Its log-probability is taken in one batch before the first step, by the same weights."""
-        return runtime_state["sample"]
-
-    def feedback(self, **frame: Any) -> tuple[Node, int, dict[str, Any]]:
-        """Store one frame (arguments: `BaseAlgorithm.feedback`)."""
-        rows = FeedbackRows.one(**frame)
-        self._store(rows)
-        return rows.nodes[0], self.global_step, {}
-
-    def feedback_rows(self, rows: FeedbackRows) -> int:
-        """Store the rows of a message, as many as fit."""
-        taken = min(len(rows), self.rollout.capacity - len(self.rollout))
-        if taken == len(rows):
-            self._store(rows)
-        elif taken:
-            head = rows.select(0, taken)
-            self._store(head)
-            rows.nodes[:taken] = head.nodes
-        return taken
-
-    def _store(self, rows: FeedbackRows) -> None:
-        rows.nodes[:] = self.rollout.add(
-            obs=self.policy.observe(rows.obs),
-            train_state=rows.train_state,
-            next_obs=self.policy.observe(rows.next_obs),
-            reward=rows.reward,
-            terminated=rows.next_terminated,
-            truncated=rows.next_truncated,
-            nodes=rows.nodes,
-        )
-        self.global_step += len(rows)
-        for i in np.flatnonzero(rows.next_terminated | rows.next_truncated).tolist():
-            self.record_finished_episode(rows.info[i], True, True)
+    def learning_rates(self) -> list[float]:
+        """Return the rate of each group, before annealing."""
+        critic = self.config.critic_learning_rate
+        rates = [self.config.learning_rate] if critic is None else [self.config.learning_rate, critic]
+        return [rate * self.rate_scale for rate in rates]
 
     # Learning ----------------------------------------------------------------------------------------------------
 
-    def learn_impl(self) -> tuple[int, dict[str, Any]]:
-        """Learn from the buffer and clear it. The return normaliser moves before, the observation normaliser after."""
-        learning_rate = self._anneal()
-        stored = self.rollout.stored()
-        frames, discounted = self._frames(stored)
-        metrics = self._update(frames)
-        self.policy.update_normalizer(stored.obs)
-        self.rollout.clear(carry=discounted)
-        self.iteration += 1
-        return self.global_step, {
-            **metrics,
-            **_explained_variance(frames.value, frames.returns),
-            "losses/learning_rate": learning_rate,
-        }
-
-    def _anneal(self) -> float:
-        """Set the learning rates of this iteration, and return the actor's."""
-        left = 1.0
-        if self.config.anneal_learning_rate and self.config.global_steps is not None:
-            left = max(0.0, 1 - (self.global_step - len(self.rollout)) / self.config.global_steps)
-        for group, rate in zip(self.optimizer.groups, self._learning_rates(), strict=True):
-            group.learning_rate = rate * left
-        return self.config.learning_rate * left
-
-    @torch.no_grad()
-    def _frames(self, stored: Stored) -> tuple[Frames, np.ndarray | None]:
-        """Return the buffer as tensors with advantages, and what each environment's discounted return has come to."""
-        device = self.policy.device
-        features = self.policy.features(stored.obs)
-        sample = torch.from_numpy(stored.train_state).to(device)
-        log_prob, _, value = self.policy.evaluate(features, sample)
-        values = value.cpu().numpy()
-        layout = self.rollout.layout()
-        rewards, discounted = self._scaled_rewards(stored, layout)
-        advantage, returns = gae(
-            rewards=rewards[layout],
-            values=values[layout],
-            next_values=self._next_values(stored, values)[layout],
-            terminated=stored.terminated[layout],
-            cut=stored.cut[layout],
-            gamma=self.config.gamma,
-            gae_lambda=self.config.gae_lambda,
-        )
-        columns = (torch.from_numpy(flat(array, layout)).to(device) for array in (advantage, returns))
-        return Frames(features, sample, log_prob, value, *columns), discounted
-
-    def _scaled_rewards(self, stored: Stored, layout: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return rewards over the deviation of the discounted return, and that return after each frame, both f4[N]."""
-        if not self.config.normalize_rewards:
-            return stored.reward, None
-        gamma = self.config.gamma if self.config.reward_scaling_gamma is None else self.config.reward_scaling_gamma
-        sums = discounted_sums(stored.reward[layout], stored.cut[layout], stored.carried[layout], gamma)
-        discounted = flat(sums, layout)
-        self.return_normalizer.update(torch.from_numpy(discounted))
-        return self.return_normalizer.rescale(torch.from_numpy(stored.reward)).numpy(), discounted
-
-    def _next_values(self, stored: Stored, values: np.ndarray) -> np.ndarray:
-        """Return V(next_obs) of each frame: its successor's value, or at a cut that of its own final observation."""
-        next_values: np.ndarray = values[stored.successor]
-        finals = np.flatnonzero(stored.cut & ~stored.terminated)
-        if len(finals):
-            observed = trees.take(self.rollout.final_obs, stored.final[finals])
-            next_values[finals] = self.policy.value(self.policy.features(observed)).cpu().numpy()
-        return next_values
-
-    def _update(self, frames: Frames) -> dict[str, float]:
+    def update(self, frames: Frames) -> dict[str, float]:
         """Take the passes over the frames, and return the metrics."""
-        steps: list[tuple[torch.Tensor, ...]] = []
+        samples = self.samples(frames)
+        steps: list[Step] = []
         clipped: list[torch.Tensor] = []
         for _ in range(self.config.update_epochs):
-            order = torch.randperm(len(frames.value), generator=self.generator).to(self.policy.device)
-            shuffled = trees.take(frames, order)
-            starts = range(0, len(order), self.config.batch_size)
-            epoch = [self._step(trees.take(shuffled, slice(at, at + self.config.batch_size))) for at in starts]
-            log_ratio = torch.cat([step[0] for step in epoch])
-            ratio = log_ratio.exp()
-            approx_kl = float((ratio - 1 - log_ratio).mean())
-            clipped.append(((ratio - 1).abs() > self.config.clip_coef).float().mean())
+            epoch = [self._step(batch) for batch in self.batches(samples)]
             steps += epoch
+            log_ratio = torch.cat([step.log_ratio for step in epoch])
+            clipped.append((log_ratio.expm1().abs() > self.config.clip_coef).float().mean())
+            approx_kl = float(approximate_kl(log_ratio))
+            self._adapt(approx_kl)
             if self.config.target_kl is not None and approx_kl > self.config.target_kl:
                 break
-        means = {
-            f"losses/{name}": float(torch.stack([step[i] for step in steps]).mean())
-            for i, name in enumerate(("policy_loss", "value_loss", "entropy"), start=1)
+        return {
+            "losses/policy_loss": float(torch.stack([step.policy_loss for step in steps]).mean()),
+            "losses/value_loss": float(torch.stack([step.value_loss for step in steps]).mean()),
+            "losses/entropy": float(torch.stack([step.entropy for step in steps]).mean()),
+            "losses/approx_kl": approx_kl,
+            "losses/clip_fraction": float(torch.stack(clipped).mean()),
         }
-        return {**means, "losses/approx_kl": approx_kl, "losses/clip_fraction": float(torch.stack(clipped).mean())}
 
-    def _step(self, batch: Frames) -> tuple[torch.Tensor, ...]:
-        """Take one optimizer step; returns log-ratios, policy loss, value loss and entropy, still on the device."""
+    @torch.no_grad()
+    def samples(self, frames: Frames) -> Samples:
+        """Return the frames with the log-probability of their samples, by the weights that acted."""
+        rows = range(0, len(frames.value), VALUE_ROWS)
+        parts = [trees.take((frames.features, frames.sample), slice(at, at + VALUE_ROWS)) for at in rows]
+        log_prob = torch.cat([self.policy.evaluate(*part)[0] for part in parts])
+        return Samples(frames.features, frames.sample, log_prob, frames.value, frames.advantage, frames.returns)
+
+    def _step(self, batch: Samples) -> Step:
+        """Take one optimizer step; while the critic warms up, on the critic alone."""
         config = self.config
         log_prob, entropies, value = self.policy.evaluate(batch.features, batch.sample)
         log_ratio = log_prob - batch.log_prob
         advantage = normalized(batch.advantage) if config.normalize_advantages else batch.advantage
         of_policy = policy_loss(log_ratio, advantage, config.clip_coef)
-        of_value = value_loss(value, batch.value, batch.returns, config.clip_coef if config.clip_vloss else None)
+        of_value = value_loss(value, batch.value, batch.returns, config.value_clip)
         entropy = entropies.mean()
-        loss = config.vf_coef * of_value
-        if self.iteration >= config.critic_warmup_iterations:
-            loss = loss + of_policy - config.ent_coef * entropy
         self.optimizer.zero_grad()
-        torch.autograd.backward(loss)
+        if self.iteration < config.critic_warmup_iterations:  # an encoder that actor and critic share stays as it is
+            torch.autograd.backward(config.vf_coef * of_value, inputs=list(self.policy.critic.parameters()))
+        else:
+            torch.autograd.backward(of_policy - config.ent_coef * entropy + config.vf_coef * of_value)
         self.optimizer.step(config.max_grad_norm)
-        return log_ratio.detach(), of_policy.detach(), of_value.detach(), entropy.detach()
+        return Step(log_ratio.detach(), of_policy.detach(), of_value.detach(), entropy.detach())
 
-    # Scheduling and state ----------------------------------------------------------------------------------------
+    def _adapt(self, approx_kl: float) -> None:
+        """Scale the learning rates by what the epoch's KL estimate says; the actor's keeps to its bounds."""
+        rate = self.config.learning_rate * self.rate_scale
+        adapted = adapted_rate(rate, approx_kl, self.config)
+        if adapted != rate and self.iteration >= self.config.critic_warmup_iterations:
+            self.rate_scale = adapted / self.config.learning_rate
+            self._anneal()
 
-    def should_learn(self) -> bool:
-        """Return whether the buffer is full."""
-        return self.rollout.full
+    # State -------------------------------------------------------------------------------------------------------
 
-    def should_save(self) -> bool:
-        """Return whether `save_interval` iterations have passed since the last checkpoint."""
-        return self.iteration - self.saved_iteration >= self.config.save_interval
+    def extra_state(self) -> dict[str, Any]:
+        """Return the factor on the learning rates."""
+        return {"rate_scale": self.rate_scale}
 
-    def should_stop(self) -> bool:
-        """Return whether `global_steps` frames are stored, and a buffer they filled has been learned from."""
-        steps = self.config.global_steps
-        return steps is not None and self.global_step >= steps and not self.should_learn()
-
-    def create_checkpoint(self) -> Checkpoint:
-        """Return weights, optimizer, normalisers, generators, counters and the frames stored since the last step."""
-        self.saved_iteration = self.iteration
-        meta = {
-            "iteration": self.iteration,
-            "saved_iteration": self.saved_iteration,
-            "return_normalizer": self.return_normalizer.state_dict(),
-            "rollout": self.rollout.state_dict(),
-            "rng": rng_state(self.policy, self.generator),
-        }
-        model, optimizer = self.policy.state_dict(), self.optimizer.state_dict()
-        return Checkpoint(step=self.global_step, model=model, optimizer=optimizer, meta=meta)
-
-    def load_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Restore what `create_checkpoint` returned.
-
-        Raises:
-            CheckpointError: It is the state of another policy, optimizer or buffer; the text names sizes or groups.
-        """
-        meta = checkpoint.meta
-        try:
-            self.policy.load_state_dict(checkpoint.model)
-            self.optimizer.load_state_dict(checkpoint.optimizer)
-            self.rollout.load_state_dict(meta["rollout"])
-        except (RuntimeError, ValueError) as error:
-            raise CheckpointError(f"Checkpoint {checkpoint.step} does not fit this configuration: {error}") from error
-        self.return_normalizer.load_state_dict(meta["return_normalizer"])
-        load_rng_state(meta["rng"], self.policy, self.generator)
-        self.global_step = checkpoint.step
-        self.iteration, self.saved_iteration = meta["iteration"], meta["saved_iteration"]
-
-
-def _explained_variance(value: torch.Tensor, returns: torch.Tensor) -> dict[str, float]:
-    """Return how much of the returns' variance the values explained; nothing where there is no variance."""
-    variance = float(returns.var(correction=0))
-    if variance == 0:
-        return {}
-    return {"losses/explained_variance": 1 - float((returns - value).var(correction=0)) / variance}
+    def load_extra_state(self, state: dict[str, Any]) -> None:
+        """Restore the factor on the learning rates."""
+        self.rate_scale = state["rate_scale"]

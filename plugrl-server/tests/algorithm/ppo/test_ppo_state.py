@@ -1,0 +1,103 @@
+"""PPO's schedule and state: when it learns, saves and stops, and what a resumed run goes on with (rule 9)."""
+
+import numpy as np
+import pytest
+from plugrl_server.common.checkpoint_manager import CheckpointError, CheckpointManager
+
+
+def test_it_learns_from_the_last_full_buffer_before_it_stops(make_ppo, bandit, collect):
+    algorithm = make_ppo(global_steps=128)
+    collect(algorithm, bandit)
+    assert algorithm.global_step == 128
+    assert not algorithm.should_stop()
+    algorithm.learn()
+    assert algorithm.should_stop()
+    assert not algorithm.should_learn()
+
+
+def test_it_saves_every_save_interval_iterations(make_ppo, bandit, iterate):
+    algorithm = make_ppo(save_interval=2)
+    saves = []
+    for _ in range(5):
+        iterate(algorithm, bandit)
+        saves.append(algorithm.should_save())
+        if algorithm.should_save():
+            algorithm.create_checkpoint()
+    assert saves == [False, True, False, True, False]
+
+
+def everything(algorithm):
+    """All state as bytes."""
+    checkpoint = algorithm.create_checkpoint()
+    model = {name: value.numpy().tobytes() for name, value in checkpoint.model.items()}
+    optimizer = [
+        (group["step"], group["first_moment"].numpy().tobytes(), group["second_moment"].numpy().tobytes())
+        for group in checkpoint.optimizer["groups"]
+    ]
+    scale = {name: value.item() for name, value in checkpoint.meta["return_normalizer"].items()}
+    return model, optimizer, scale, checkpoint.step, checkpoint.meta["iteration"], checkpoint.meta["extra"]
+
+
+@pytest.mark.parametrize("rounds", [0, 3])
+def test_rule_9_iterations_after_a_resume_are_byte_identical(make_ppo, bandit, make_bandit, iterate, tmp_path, rounds):
+    """Through the disk, between iterations and in the middle of one; the resumed process starts from another seed."""
+    algorithm = make_ppo()
+    iterate(algorithm, bandit, 2)
+    for _ in range(rounds):
+        algorithm.feedback_rows(bandit.rows(algorithm))
+    manager = CheckpointManager(tmp_path)
+    manager.save(algorithm.create_checkpoint())
+    resumed_bandit = make_bandit()
+    resumed_bandit.round = bandit.round
+    first = iterate(algorithm, bandit, 3)
+
+    resumed = make_ppo(seed=77)
+    resumed.load_checkpoint(manager.load())
+    assert resumed.global_step == 2 * 128 + rounds * 16
+    second = iterate(resumed, resumed_bandit, 3)
+    assert everything(resumed) == everything(algorithm)
+    losses = [{name: value for name, value in metrics.items() if "losses" in name} for metrics in (first, second)]
+    assert losses[0] == losses[1]
+    obs = bandit.observation()
+    np.testing.assert_array_equal(algorithm.infer(obs)[0], resumed.infer(obs)[0])
+
+
+def test_lesson_21_schedule_and_save_counters_are_restored(make_ppo, bandit, iterate):
+    algorithm = make_ppo(save_interval=3, global_steps=128 * 8)
+    iterate(algorithm, bandit, 4)
+    checkpoint = algorithm.create_checkpoint().copy()
+    expected = iterate(algorithm, bandit)["losses/learning_rate"]
+    resumed = make_ppo(save_interval=3, global_steps=128 * 8)
+    resumed.load_checkpoint(checkpoint)
+    assert not resumed.should_save()
+    assert iterate(resumed, bandit)["losses/learning_rate"] == expected
+    iterate(resumed, bandit, 2)
+    assert resumed.should_save()
+
+
+def test_lesson_9_a_checkpoint_taken_before_a_learn_step_repeats_it(make_ppo, bandit, collect, iterate):
+    algorithm = make_ppo()
+    collect(algorithm, bandit)
+    checkpoint = algorithm.create_checkpoint().copy()
+    algorithm.learn()
+    resumed = make_ppo(seed=5)
+    resumed.load_checkpoint(checkpoint)
+    assert resumed.should_learn()
+    resumed.learn()
+    assert everything(resumed) == everything(algorithm)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"policy": {"hidden_sizes": (8,)}}, "does not fit this configuration"),
+        ({"critic_learning_rate": 0.1}, "2 parameter groups, the saved one 1"),
+        ({"buffer_size": 32}, "48 stored frames do not fit into a buffer of 32"),
+    ],
+)
+def test_lesson_22_a_checkpoint_of_another_configuration_is_refused(make_ppo, bandit, changes, problem):
+    algorithm = make_ppo()
+    for _ in range(3):
+        algorithm.feedback_rows(bandit.rows(algorithm))
+    with pytest.raises(CheckpointError, match=problem):
+        make_ppo(**changes).load_checkpoint(algorithm.create_checkpoint())
