@@ -19,7 +19,7 @@ from rich.console import Console
 from plugrl_server.assembly import ConfigError, Selection
 from plugrl_server.learners import torchrun
 from plugrl_server.learners.team import check_can_share
-from plugrl_server.record.config_json import RecordError, config_from_json
+from plugrl_server.record.config_json import SECRETS, RecordError, config_from_json
 from plugrl_server.record.run_record import Part, RunRecord, read_record
 from plugrl_server.run_config import RunConfig, UsageError, redacted
 from plugrl_server.selecting import PROGRAM, Words, check_names, config_classes, import_modules, show_choices, split
@@ -86,6 +86,8 @@ def _run(words: Words, argv: Sequence[str], command: Sequence[str]) -> int:
     from plugrl_server.run import start
 
     shown = redacted([PROGRAM, *argv], config.api_key)
+    for secret in SECRETS:
+        shown = redacted(shown, getattr(selection.policy_config, secret, None))
     with torchrun.team(_device(selection)) if place.started else contextlib.nullcontext() as team:
         return start(config, selection, folder, shown, record, team)
 

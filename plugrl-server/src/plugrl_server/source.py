@@ -126,7 +126,8 @@ class Source:
         known: dict[str, Any] = dict(zip(("algorithm", "policy"), (kind.__name__ for kind in policy), strict=True))
         if self.trainer is not None:
             built = self.trainer.policy
-            known["action_horizon"] = int(built.action_horizon)
+            if built.action_horizon:  # 0 where only the policy's first answer will tell
+                known["action_horizon"] = int(built.action_horizon)
             if built.action_dim is not None:
                 known["action_dim"] = int(built.action_dim)
         return known

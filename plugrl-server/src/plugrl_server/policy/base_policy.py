@@ -57,7 +57,7 @@ class BasePolicy(abc.ABC):
 
     Attributes:
         config: The configuration it was built from.
-        action_horizon: H, the number of actions in a chunk.
+        action_horizon: H, the number of actions in a chunk; 0 while only its first answer will tell.
         action_dim: Numbers in one action, None when unknown.
         state_keys: The states it reads; None for whatever comes (batched per equal key set).
         image_keys: The images it reads; None for whatever comes.

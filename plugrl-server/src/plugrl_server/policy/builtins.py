@@ -13,6 +13,7 @@ BUILTIN_POLICIES = (
     ),
     BuiltIn("sac-policy", f"{_HERE}.sac.sac_policy_config", f"{_HERE}.sac.sac_policy"),
     BuiltIn("dppo-policy", f"{_HERE}.dppo.dppo_policy_config", f"{_HERE}.dppo.dppo_policy"),
+    BuiltIn("openpi-policy", f"{_HERE}.openpi.openpi_policy_config", f"{_HERE}.openpi.openpi_policy"),
     BuiltIn("dummy-policy", f"{_HERE}.dummy.dummy_policy_config", f"{_HERE}.dummy.dummy_policy"),
     BuiltIn("fpo-policy", f"{_HERE}.fpo.fpo_policy_config", f"{_HERE}.fpo.fpo_policy"),
 )

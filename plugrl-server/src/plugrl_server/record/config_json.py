@@ -15,8 +15,11 @@ import numpy as np
 
 Config = TypeVar("Config")
 
-LEFT_OUT = ("action_space",)
-"""Fields that a client's declaration fills; config.json keeps them under `declaration`."""
+SECRETS = ("openpi_api_key",)
+"""Fields that are written nowhere."""
+
+LEFT_OUT = ("action_space", *SECRETS)
+"""Fields that are not recorded; those that a client's declaration fills, config.json keeps under `declaration`."""
 
 
 class RecordError(Exception):

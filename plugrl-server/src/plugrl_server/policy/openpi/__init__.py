@@ -1,0 +1,1 @@
+"""A policy that runs elsewhere: actions are asked of an openpi policy server."""
