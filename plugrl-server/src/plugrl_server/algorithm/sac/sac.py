@@ -1,0 +1,147 @@
+"""SAC as the server runs it: acting, storing, which updates are due, state. The mathematics is in `sac_learner`."""
+
+from typing import Any
+
+import numpy as np
+
+from plugrl_server.algorithm.base_algorithm import BaseAlgorithm, FeedbackRows, Node
+from plugrl_server.algorithm.registration import register_algo
+from plugrl_server.algorithm.sac.sac_config import SACConfig
+from plugrl_server.algorithm.sac.sac_learner import SACLearner
+from plugrl_server.common.checkpoint_manager import Checkpoint, CheckpointError
+from plugrl_server.common.config_error import ConfigError
+from plugrl_server.learning.rng import load_rng_state, rng_state
+from plugrl_server.policy.sac.sac_policy import SACPolicy
+from plugrl_server.policy.state import PolicyRuntimeState, PolicyTrainState
+
+MAX_UPDATES = 256
+"""Updates of one learn step at most, so that a run can be stopped in between however large a message was."""
+
+
+@register_algo("sac")
+class SAC(BaseAlgorithm):
+    """Soft actor-critic on a replay buffer.
+
+    Every stored frame beyond the first `learning_starts` makes `updates_per_step` updates due, whoever sent it; a learn
+    step takes those that are due. Learn steps are as frequent as messages, so most report nothing, and one in about
+    `report_interval` updates reports for all since the last.
+
+    Attributes:
+        due: Updates due, a number with a fraction where `updates_per_step` is none.
+        learner: Takes frames and does the updates.
+    """
+
+    on_policy = False
+
+    config: SACConfig
+    policy: SACPolicy
+
+    def __init__(self, config: SACConfig, policy: Any) -> None:
+        if not isinstance(policy, SACPolicy):
+            raise ConfigError(f"sac needs sac-policy, got {type(policy).__name__}.")
+        config.check()
+        super().__init__(config=config, policy=policy)
+        self.due = 0.0
+        self.reported_updates = 0
+        self.saved_step = 0
+        self.learner = SACLearner(config, policy)
+
+    # Acting and storing ------------------------------------------------------------------------------------------
+
+    def infer(self, obs: dict[str, Any]) -> tuple[np.ndarray, PolicyRuntimeState]:
+        """Sample a chunk for each environment: of the policy, or uniformly before `learning_starts`."""
+        if self.global_step < self.config.learning_starts:
+            return self.policy.uniform_action_and_runtime_state(len(obs["text"]))
+        return self.policy.get_action_and_runtime_state(obs)
+
+    def derive_train_state(self, runtime_state: PolicyRuntimeState) -> PolicyTrainState:
+        """Keep the chunk in units of the bounds."""
+        return runtime_state["sample"]
+
+    def feedback(self, **frame: Any) -> tuple[Node, int, dict[str, Any]]:
+        """Store one frame (arguments: `BaseAlgorithm.feedback`)."""
+        rows = FeedbackRows.one(**frame)
+        self.feedback_rows(rows)
+        return rows.nodes[0], self.global_step, {}
+
+    def feedback_rows(self, rows: FeedbackRows) -> int:
+        """Store the rows of a message, all of them."""
+        rows.nodes[:] = self.learner.add(
+            obs=self.policy.observe(rows.obs),
+            action=rows.train_state,
+            next_obs=self.policy.observe(rows.next_obs),
+            reward=rows.reward,
+            terminated=rows.next_terminated,
+            truncated=rows.next_truncated,
+            nodes=rows.nodes,
+        )
+        self.global_step += len(rows)
+        counted = min(len(rows), max(0, self.global_step - self.config.learning_starts))
+        self.due += counted * self.config.updates_per_step
+        for i in np.flatnonzero(rows.next_terminated | rows.next_truncated).tolist():
+            self.record_finished_episode(rows.info[i], True, True)
+        return len(rows)
+
+    # Learning ----------------------------------------------------------------------------------------------------
+
+    def learn_impl(self) -> tuple[int, dict[str, Any] | None]:
+        """Take the updates that are due; the metrics are None unless a report is."""
+        updates = min(int(self.due), MAX_UPDATES)
+        self.learner.update(updates)
+        self.due -= updates
+        if not self._report_is_due():
+            return self.global_step, None
+        self.reported_updates = self.learner.updates
+        return self.global_step, {**self.learner.metrics(), "losses/updates": float(self.learner.updates)}
+
+    def _report_is_due(self) -> bool:
+        since = self.learner.updates - self.reported_updates
+        return since >= self.config.report_interval or (self._has_all_frames() and not self.should_learn())
+
+    # Scheduling and state ----------------------------------------------------------------------------------------
+
+    def should_learn(self) -> bool:
+        """Return whether an update is due."""
+        return self.due >= 1
+
+    def should_save(self) -> bool:
+        """Return whether `save_interval` frames have come since the last checkpoint."""
+        return self.global_step - self.saved_step >= self.config.save_interval
+
+    def should_stop(self) -> bool:
+        """Return whether `global_steps` frames are stored, and the updates due for them are done."""
+        return self._has_all_frames() and not self.should_learn()
+
+    def _has_all_frames(self) -> bool:
+        steps = self.config.global_steps
+        return steps is not None and self.global_step >= steps
+
+    def create_checkpoint(self) -> Checkpoint:
+        """Return weights, optimizers, the replay buffer, generators and counters."""
+        self.saved_step = self.global_step
+        meta = {
+            "due": self.due,
+            "reported_updates": self.reported_updates,
+            "saved_step": self.saved_step,
+            "learner": self.learner.state_dict(),
+            "rng": rng_state(self.policy),
+        }
+        model, optimizer = self.policy.state_dict(), self.learner.optimizer_state()
+        return Checkpoint(step=self.global_step, model=model, optimizer=optimizer, meta=meta)
+
+    def load_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Restore what `create_checkpoint` returned.
+
+        Raises:
+            CheckpointError: It is the state of another policy or buffer; the text says how they differ.
+        """
+        meta = checkpoint.meta
+        try:
+            self.policy.load_state_dict(checkpoint.model)
+            self.learner.load_optimizer_state(checkpoint.optimizer)
+            self.learner.load_state_dict(meta["learner"])
+        except (RuntimeError, ValueError) as error:
+            raise CheckpointError(f"Checkpoint {checkpoint.step} does not fit this configuration: {error}") from error
+        load_rng_state(meta["rng"], self.policy)
+        self.global_step, self.saved_step = checkpoint.step, meta["saved_step"]
+        self.due, self.reported_updates = meta["due"], meta["reported_updates"]
