@@ -1,0 +1,121 @@
+"""DPPO's schedule and state: when it learns, saves and stops, and what a resumed run goes on with (rule 9)."""
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from plugrl_server.algorithm.dppo.dppo import DPPO
+from plugrl_server.algorithm.dppo.dppo_config import DPPOConfig
+from plugrl_server.common.checkpoint_manager import CheckpointError, CheckpointManager
+from plugrl_server.policy.dppo.dppo_policy import DPPOPolicy
+from plugrl_server.policy.dppo.dppo_policy_config import DPPOPolicySmallConfig
+from plugrl_server.policy.fpo.fpo_policy import FPOPolicy
+from plugrl_server.policy.fpo.fpo_policy_config import FPOPolicyConfig
+from plugrl_server.testing import AlgorithmContract, PolicyContract
+
+
+def everything(algorithm):
+    """All state as bytes."""
+    checkpoint = algorithm.create_checkpoint()
+    model = {name: value.numpy().tobytes() for name, value in checkpoint.model.items()}
+    optimizer = [
+        (group["step"], group["first_moment"].numpy().tobytes(), group["second_moment"].numpy().tobytes())
+        for group in checkpoint.optimizer["groups"]
+    ]
+    scale = {name: value.item() for name, value in checkpoint.meta["return_normalizer"].items()}
+    return model, optimizer, scale, checkpoint.step, checkpoint.meta["iteration"], checkpoint.meta["extra"]
+
+
+@pytest.mark.parametrize(("rounds", "finetuned_steps"), [(0, None), (3, None), (3, 2)])
+def test_rule_9_iterations_after_a_resume_are_byte_identical(
+    make_dppo, bandit, make_bandit, iterate, tmp_path, rounds, finetuned_steps
+):
+    """Through the disk, between iterations and in the middle of one; the resumed process starts from another seed."""
+    algorithm = make_dppo(finetuned_steps=finetuned_steps)
+    iterate(algorithm, bandit, 2)
+    for _ in range(rounds):
+        algorithm.feedback_rows(bandit.rows(algorithm))
+    manager = CheckpointManager(tmp_path)
+    manager.save(algorithm.create_checkpoint())
+    resumed_bandit = make_bandit()
+    resumed_bandit.round = bandit.round
+    first = iterate(algorithm, bandit, 3)
+
+    resumed = make_dppo(seed=77, finetuned_steps=finetuned_steps)
+    resumed.load_checkpoint(manager.load())
+    assert resumed.global_step == 2 * 128 + rounds * 16
+    second = iterate(resumed, resumed_bandit, 3)
+    assert everything(resumed) == everything(algorithm)
+    losses = [{name: value for name, value in metrics.items() if "losses" in name} for metrics in (first, second)]
+    assert losses[0] == losses[1]
+    obs = bandit.observation()
+    np.testing.assert_array_equal(algorithm.infer(obs)[0], resumed.infer(obs)[0])
+
+
+@pytest.mark.parametrize("finetuned_steps", [None, 1, 3])
+def test_a_run_that_fine_tuned_other_steps_is_not_resumed(make_dppo, bandit, finetuned_steps):
+    algorithm = make_dppo(finetuned_steps=2)
+    algorithm.feedback_rows(bandit.rows(algorithm))
+    with pytest.raises(CheckpointError, match="denoising steps learn here, 2 there"):
+        make_dppo(finetuned_steps=finetuned_steps).load_checkpoint(algorithm.create_checkpoint())
+
+
+def test_a_checkpoint_acts_by_its_frozen_steps_too(make_dppo, bandit, iterate):
+    """What an evaluation does: a fresh policy, and the weights."""
+    algorithm = make_dppo(finetuned_steps=2, learning_rate=1e-2)
+    iterate(algorithm, bandit, 2)
+    model = algorithm.create_checkpoint().copy().model
+    policy = DPPOPolicy(algorithm.policy.config)
+    policy.load_state_dict(model)
+    obs, rng = bandit.observation(), algorithm.policy.rng_state()
+    actions = algorithm.infer(obs)[0]
+    policy.load_rng_state(rng)
+    np.testing.assert_array_equal(policy.get_action_and_runtime_state(obs)[0], actions)
+    policy.freeze_early_steps(0)
+    policy.load_rng_state(rng)
+    assert not np.array_equal(policy.get_action_and_runtime_state(obs)[0], actions)
+
+
+def test_fine_tuning_what_was_fine_tuned_keeps_the_weights_of_its_early_steps(make_dppo, bandit, iterate):
+    algorithm = make_dppo(finetuned_steps=2, learning_rate=1e-2)
+    iterate(algorithm, bandit)
+    before = algorithm.policy.frozen
+    assert DPPO(DPPOConfig(finetuned_steps=2), algorithm.policy).policy.frozen is before
+    other = DPPO(DPPOConfig(finetuned_steps=3), algorithm.policy).policy
+    assert (other.early_steps, other.frozen is before) == (2, False)
+
+
+class TestDPPOWithDiffusion(AlgorithmContract):
+    """The contract, over images as well."""
+
+    images: ClassVar = {"eye": (40, 40, 3)}
+
+    def make_policy(self):
+        sizes = {"actor_sizes": (8,), "critic_sizes": (8,), "action_horizon": 2, "num_steps": 2, "device": "cpu"}
+        return DPPOPolicy(self.sized(DPPOPolicySmallConfig(**sizes)))
+
+    def make_algorithm(self):
+        config = DPPOConfig(buffer_size=16, batch_size=16, update_epochs=1, save_interval=2)
+        return DPPO(config, self.make_policy())
+
+
+class TestDPPOWithFlow(AlgorithmContract):
+    """The contract with early steps frozen."""
+
+    def make_policy(self):
+        sizes = {"actor_hidden_sizes": (8,), "critic_hidden_sizes": (8,), "num_steps": 3, "device": "cpu"}
+        return FPOPolicy(self.sized(FPOPolicyConfig(exploration_noise=1.0, **sizes)))
+
+    def make_algorithm(self):
+        config = DPPOConfig(buffer_size=32, batch_size=32, update_epochs=1, finetuned_steps=2, save_interval=2)
+        return DPPO(config, self.make_policy())
+
+
+class TestDPPOPolicy(PolicyContract):
+    """The policy's own contract."""
+
+    images: ClassVar = {"eye": (40, 40, 3)}
+
+    def make_policy(self):
+        sizes = {"actor_sizes": (8,), "critic_sizes": (8,), "action_horizon": 2, "num_steps": 2, "device": "cpu"}
+        return DPPOPolicy(self.sized(DPPOPolicySmallConfig(**sizes)))
