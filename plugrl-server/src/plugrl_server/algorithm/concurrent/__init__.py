@@ -1,0 +1,1 @@
+"""Learning in a process of its own, while the server's process goes on acting."""
