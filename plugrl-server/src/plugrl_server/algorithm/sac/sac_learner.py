@@ -75,9 +75,7 @@ class SACLearner:
         self.replay = ReplayBuffer(config.buffer_size)
         self.rng = np.random.default_rng(int(torch.randint(2**62, ())))
         self.generator = derived_generator(policy.device)
-        self.target_entropy = config.target_entropy
-        if self.target_entropy is None:
-            self.target_entropy = -float(policy.action_horizon * policy.action_dim)
+        self.target_entropy = -float(policy.numbers) if config.target_entropy is None else config.target_entropy
         with torch.no_grad():
             policy.log_alpha.fill_(np.log(config.alpha))
         self.actor_optimizer = FlatAdam([Group(list(policy.actor_parameters()), config.learning_rate)])
@@ -165,8 +163,7 @@ class SACLearner:
 
     def _noise(self, n: int) -> torch.Tensor:
         """Return standard normal noise for n chunks, f4[n, D]."""
-        numbers = self.policy.action_horizon * self.policy.action_dim
-        return torch.randn(n, numbers, generator=self.generator, device=self.policy.device)
+        return torch.randn(n, self.policy.numbers, generator=self.generator, device=self.policy.device)
 
     # Metrics -----------------------------------------------------------------------------------------------------
 

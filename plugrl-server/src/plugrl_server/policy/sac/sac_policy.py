@@ -65,6 +65,7 @@ class SACPolicy(ReadsObservations):
     Kostrikov et al. 2021). Without images the encoder is the identity and has no parameters.
 
     Attributes:
+        numbers: D, the numbers in a chunk.
         encoder: From features to one vector.
         actor: Mean and raw log standard deviation of u, [n, 2 D].
         critic: Twin networks of (vector, chunk).
@@ -73,6 +74,7 @@ class SACPolicy(ReadsObservations):
     """
 
     config: SACPolicyConfig
+    action_dim: int
 
     def __init__(self, config: SACPolicyConfig) -> None:
         if config.action_dim is None:
@@ -82,9 +84,9 @@ class SACPolicy(ReadsObservations):
         self.action_horizon = config.action_horizon
         self.feature_dtype = getattr(torch, config.dtype)
         self.encoder = ObservationEncoder(config, self.obs_dim, self.image_shapes)
-        width, numbers = self.encoder.out_dim, self.action_horizon * self.action_dim
-        self.actor = relu_mlp(width, config.hidden_sizes, 2 * numbers)
-        self.critic = TwinMLP(width + numbers, config.hidden_sizes)
+        self.numbers = self.action_horizon * self.action_dim
+        self.actor = relu_mlp(self.encoder.out_dim, config.hidden_sizes, 2 * self.numbers)
+        self.critic = TwinMLP(self.encoder.out_dim + self.numbers, config.hidden_sizes)
         self.target_encoder = copy.deepcopy(self.encoder).requires_grad_(False)
         self.target_critic = copy.deepcopy(self.critic).requires_grad_(False)
         self.to(self.device, self.feature_dtype)
@@ -155,8 +157,7 @@ class SACPolicy(ReadsObservations):
 
     def uniform_action_and_runtime_state(self, n: int) -> tuple[np.ndarray, PolicyRuntimeState]:
         """Draw n chunks uniformly between the bounds, as exploration begins."""
-        numbers = self.action_horizon * self.action_dim
-        return self._act(self.rng.uniform(-1, 1, (n, numbers)).astype(np.float32))
+        return self._act(self.rng.uniform(-1, 1, (n, self.numbers)).astype(np.float32))
 
     def _act(self, sample: np.ndarray) -> tuple[np.ndarray, PolicyRuntimeState]:
         chunks = sample.reshape(len(sample), self.action_horizon, self.action_dim)
