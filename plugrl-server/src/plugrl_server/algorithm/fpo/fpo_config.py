@@ -7,9 +7,11 @@ from plugrl_server.algorithm.on_policy.on_policy_config import (
     OnPolicyConfig,
     require_at_least,
     require_fraction,
+    require_not_negative,
     require_positive,
 )
 from plugrl_server.algorithm.registration import register_algo_config
+from plugrl_server.common.config_error import require
 
 
 @register_algo_config("fpo")
@@ -64,8 +66,14 @@ class FPOConfig(OnPolicyConfig):
         require_at_least(self, "ema_start", 0)
         for name in ("clip_coef", "advantage_clamp", "loss_clamp", "difference_clamp", "huber_delta"):
             require_positive(self, name)
-        for name in ("vf_coef", "weight_decay", "ema_decay"):
-            require_fraction(self, name)
+        require_fraction(self, "ema_decay")
+        require(self.ema_decay is None or self.ema_decay < 1, f"--algo.ema-decay {self.ema_decay}: must be below 1.")
+        for name in ("vf_coef", "weight_decay"):
+            require_not_negative(self, name)
+        require(
+            all(0 <= beta < 1 for beta in self.betas),
+            f"--algo.betas {self.betas[0]} {self.betas[1]}: both must be at least 0 and below 1.",
+        )
 
 
 @register_algo_config("fpo", "plus-plus")

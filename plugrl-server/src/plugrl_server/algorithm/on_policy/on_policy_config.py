@@ -99,6 +99,13 @@ def require_positive(config: BaseAlgoConfig, name: str) -> None:
     require(value is None or 0 < value < float("inf"), f"{flag(name)} {value}: must be a finite number above 0.")
 
 
+def require_not_negative(config: BaseAlgoConfig, name: str) -> None:
+    """Refuse a field that is no finite number of at least 0; None passes."""
+    value = getattr(config, name)
+    text = f"{flag(name)} {value}: must be a finite number of at least 0."
+    require(value is None or 0 <= value < float("inf"), text)
+
+
 def require_fraction(config: BaseAlgoConfig, name: str) -> None:
     """Refuse a field outside [0, 1]; None passes."""
     value = getattr(config, name)
