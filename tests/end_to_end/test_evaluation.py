@@ -2,11 +2,13 @@
 
 import csv
 import re
+import threading
 
 import numpy as np
 import pytest
 
 from tests.end_to_end import programs
+from tests.peers.openpi_server import OpenPIServer
 
 TRAINED = "checkpoints/ppo/gaussian-policy/small"
 ENV = "plugrl-run-env-client classic-v1 --env.name Pendulum-v1"
@@ -67,3 +69,29 @@ def test_what_cannot_be_measured_is_refused_at_once(start):
     assert "--algo.policy-checkpoint-path" in refused.output
     assert "there is no such folder" in refused.output
     assert "Traceback" not in refused.output
+
+
+def test_an_openpi_server_s_policy_is_measured(serve, tmp_path, openpi):
+    server, _ = serve(
+        *("openpi-policy", "default", "eval", "default", "--algo.num-episodes", 2, "--exp-name", "asked"),
+        *("--policy.openpi-port", openpi.port, "--policy.key-map", "observation/state=obs", "--policy.prompt", "up"),
+        *("--policy.openpi-api-key", "sesame", "--client", f"{ENV} --runner.max-episode-steps 20"),
+    )
+    assert server.wait() == 0, server.output
+    folder = tmp_path / "checkpoints/eval/openpi-policy/asked"
+    assert [row["length"] for row in episodes(folder)] == ["20", "20"]
+    assert len(openpi.seen) == 8, "20 steps are 4 chunks of 5 actions"
+    assert openpi.seen[0].keys() == {"observation/state", "prompt"}
+    assert openpi.seen[0]["observation/state"].shape == (3,)
+    assert "sesame" not in server.output + (folder / "config.json").read_text()
+
+
+@pytest.fixture
+def openpi():
+    """A stand-in for an openpi server, whose chunks are of 5 actions."""
+    server = OpenPIServer(lambda observation: {"actions": np.zeros((5, 1), "f4")}, api_key="sesame")
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    yield server
+    server.close()
+    thread.join()

@@ -104,7 +104,10 @@ class OpenPILink:
                 return self._exchange(request)
             except (OSError, ConnectionLostError) as error:
                 self.close()
-                if last or isinstance(error, TimeoutError):
+                if isinstance(error, TimeoutError):
+                    seconds = f"{self._answer_timeout:g} s (--policy.answer-timeout)"
+                    raise OpenPIError(f"the openpi server at {self.url} did not answer within {seconds}") from error
+                if last:
                     raise OpenPIError(f"the openpi server at {self.url} did not answer: {error}") from error
             except BaseException:
                 self.close()
@@ -113,12 +116,14 @@ class OpenPILink:
 
     def close(self) -> None:
         """Close the connection; the next request opens another."""
-        if self._socket is not None:
-            with contextlib.suppress(OSError):
+        if self._socket is None:
+            return
+        with contextlib.suppress(OSError):
+            if self._protocol.state is State.OPEN:
                 self._protocol.send_close(1000)
                 self._flush()
-            self._socket.close()
-            self._socket = None
+        self._socket.close()
+        self._socket = None
 
     # One connection ----------------------------------------------------------------------------------------------
 
@@ -139,6 +144,8 @@ class OpenPILink:
         self.metadata = metadata if isinstance(metadata, dict) else {}
 
     def _exchange(self, request: bytes) -> Any:
+        assert self._socket is not None  # noqa: S101 - connect has run
+        self._socket.settimeout(self._answer_timeout)
         self._protocol.send_binary(request)
         self._flush()
         return _decoded(self._receive(time.monotonic() + self._answer_timeout), self.url)
@@ -181,11 +188,11 @@ class OpenPILink:
 
     def _read(self, until: float) -> None:
         assert self._socket is not None  # noqa: S101 - _open has run
-        left = until - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("no answer in time (--policy.answer-timeout)")
-        self._socket.settimeout(left)
-        data = self._socket.recv(READ)
+        try:
+            self._socket.settimeout(max(1e-3, until - time.monotonic()))
+            data = self._socket.recv(READ)
+        except TimeoutError:
+            raise TimeoutError("no answer in time") from None
         if data:
             self._protocol.receive_data(data)
         else:
