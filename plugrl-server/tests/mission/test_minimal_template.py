@@ -13,6 +13,7 @@ from plugrl_server.algorithm.registration import list_algos, make_algo
 from plugrl_server.common.checkpoint_manager import CheckpointManager
 from plugrl_server.policy.dummy.dummy_policy import DummyPolicy
 from plugrl_server.policy.dummy.dummy_policy_config import DummyPolicyConfig
+from plugrl_server.testing import AlgorithmContract
 
 GUIDE = Path(__file__).with_name("custom_algorithm_guide.txt").read_text(encoding="utf-8")
 
@@ -36,8 +37,8 @@ def plugin(tmp_path_factory):
         sys.path.remove(str(folder))
 
 
-def made(plugin):
-    return make_algo("your-algo", plugin.YourAlgoConfig(), DummyPolicy(DummyPolicyConfig()))
+def made(plugin, **config):
+    return make_algo("your-algo", plugin.YourAlgoConfig(), DummyPolicy(DummyPolicyConfig(**config)))
 
 
 def test_it_registers(plugin):
@@ -98,3 +99,16 @@ def test_its_checkpoint_goes_through_the_disk(plugin, tmp_path):
     resumed = made(plugin)
     resumed.load_checkpoint(CheckpointManager(tmp_path).load())
     assert resumed.global_step == 42
+
+
+class TestItsContract(AlgorithmContract):
+    """The template keeps the contract of an algorithm, with the policy of the guide's smoke test."""
+
+    learns = False
+
+    @pytest.fixture(autouse=True)
+    def _of_the_guide(self, plugin):
+        self.plugin = plugin
+
+    def make_algorithm(self):
+        return made(self.plugin, action_space=self.action_space)
