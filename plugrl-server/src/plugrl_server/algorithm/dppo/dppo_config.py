@@ -31,16 +31,15 @@ class DPPOConfig(OnPolicyConfig):
     max_grad_norm: float | None = 1.0
     batch_size: int = 256
     """Frames of one mini-batch; the actor learns from as many (frame, denoising step) pairs as they have."""
-    update_epochs: int = 5
     policy_checkpoint_path: Path | None = None
     """A run folder (its latest step), or one step of it, whose policy to begin with; none: from scratch."""
     finetuned_steps: int | None = None
     """Last denoising steps that learn; the ones before run the weights the run began with. Default: all learn."""
     gamma_denoising: float = 0.99
     """Discount of the advantage per denoising step that is still to come."""
-    clip_coef: float = 0.01
+    clip_coef: float = 0.02
     """Half width of the interval around 1 in which the probability ratio of the last denoising step counts."""
-    clip_coef_base: float = 0.01
+    clip_coef_base: float = 0.02
     """The same of the first denoising step that learns."""
     clip_coef_rate: float = 3.0
     """How late the half width rises from the one to the other: exponentially, at this rate."""
@@ -99,6 +98,9 @@ class DPPOFinetuneConfig(DPPOConfig):
     max_grad_norm: float | None = None
     buffer_size: int = 20_000
     batch_size: int = 5000
+    update_epochs: int = 5
+    clip_coef: float = 0.01
+    clip_coef_base: float = 0.01
     target_kl: float | None = 1.0
     finetuned_steps: int | None = 10
 
@@ -106,16 +108,26 @@ class DPPOFinetuneConfig(DPPOConfig):
 @register_algo_config("dppo", "hopper")
 @dataclasses.dataclass
 class DPPOHopperConfig(DPPOConfig):
-    """Hopper-v5 from scratch in chunks of 4."""
+    """Hopper-v5 from scratch, for 20 denoising steps and chunks of 4.
+
+    The KL estimate is that of one number of one denoising step: a chain has some hundred times as much.
+    """
+
+    target_kl: float | None = 1e-3
 
 
 @register_algo_config("dppo", "walker")
 @dataclasses.dataclass
-class DPPOWalkerConfig(DPPOConfig):
-    """Walker2d-v5 from scratch in chunks of 4."""
+class DPPOWalkerConfig(DPPOHopperConfig):
+    """Walker2d-v5 from scratch: twice the frames an iteration, for twice the joints."""
+
+    global_steps: int | None = 300_000
+    buffer_size: int = 4096
 
 
 @register_algo_config("dppo", "cheetah")
 @dataclasses.dataclass
-class DPPOCheetahConfig(DPPOConfig):
-    """HalfCheetah-v5 from scratch in chunks of 4."""
+class DPPOCheetahConfig(DPPOWalkerConfig):
+    """HalfCheetah-v5 from scratch; episodes never terminate, so the advantage looks further ahead."""
+
+    gae_lambda: float = 0.97
