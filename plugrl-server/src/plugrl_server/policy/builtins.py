@@ -11,6 +11,11 @@ BUILTIN_POLICIES = (
         f"{_HERE}.categorical.categorical_policy_config",
         f"{_HERE}.categorical.categorical_policy",
     ),
+    BuiltIn(
+        "dppo-gaussian-policy",
+        f"{_HERE}.dppo_gaussian.dppo_gaussian_policy_config",
+        f"{_HERE}.dppo_gaussian.dppo_gaussian_policy",
+    ),
     BuiltIn("sac-policy", f"{_HERE}.sac.sac_policy_config", f"{_HERE}.sac.sac_policy"),
     BuiltIn("dppo-policy", f"{_HERE}.dppo.dppo_policy_config", f"{_HERE}.dppo.dppo_policy"),
     BuiltIn("openpi-policy", f"{_HERE}.openpi.openpi_policy_config", f"{_HERE}.openpi.openpi_policy"),

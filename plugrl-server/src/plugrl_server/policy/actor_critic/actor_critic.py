@@ -1,12 +1,14 @@
 """The base of actor-critic policies: what PPO asks of a policy, and quick inference."""
 
 import abc
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from torch import nn
 
 from plugrl_server.learning.trees import Tree
+from plugrl_server.policy.actor_critic.acceleration import autocast, compiled
 from plugrl_server.policy.actor_critic.actor_critic_config import ActorCriticConfig
 from plugrl_server.policy.actor_critic.mlp import NumpyMLP, tanh_mlp
 from plugrl_server.policy.encoders.observation_encoder import ObservationEncoder
@@ -14,7 +16,7 @@ from plugrl_server.policy.encoders.observation_reader import ReadsObservations
 
 
 class ActorCritic(ReadsObservations):
-    """Separate tanh MLPs for the action distribution and the value, over normalised states and encoded images.
+    """Separate MLPs for the action distribution and the value, over normalised states and encoded images.
 
     The convolutional networks of the images are shared by actor and critic, as in CleanRL's Atari file: nearly all of
     the cost is theirs, and what the value teaches them the actor can use. States have nothing to share.
@@ -28,18 +30,29 @@ class ActorCritic(ReadsObservations):
         encoder: From `features` to the vector both networks take; without parameters where there are no images.
         actor: The network of the action distribution.
         critic: The network of the value.
+        runs_in_numpy: Whether the actor is a `tanh_mlp`, which NumPy runs quicker where it is small.
     """
 
     config: ActorCriticConfig
+    runs_in_numpy: ClassVar[bool] = True
 
     def __init__(self, config: ActorCriticConfig, outputs: int, actor_gain: float) -> None:
         super().__init__(config)
         self.action_horizon = config.action_horizon
         self.feature_dtype = getattr(torch, config.dtype)
         self.encoder = ObservationEncoder(config, self.obs_dim, self.image_shapes)
-        self.actor = tanh_mlp(self.encoder.out_dim, config.hidden_sizes, outputs, actor_gain)
-        self.critic = tanh_mlp(self.encoder.out_dim, config.hidden_sizes, 1, 1.0)
+        self.actor = self.make_actor(self.encoder.out_dim, outputs, actor_gain)
+        self.critic = self.make_critic(self.encoder.out_dim)
         self._numpy_actor = NumpyMLP(self.actor)
+        self._networks = compiled(_networks, self.device) if config.compile else _networks
+
+    def make_actor(self, inputs: int, outputs: int, gain: float) -> nn.Sequential:
+        """Return the actor's network."""
+        return tanh_mlp(inputs, self.config.hidden_sizes, outputs, gain)
+
+    def make_critic(self, inputs: int) -> nn.Sequential:
+        """Return the critic's network, of one output."""
+        return tanh_mlp(inputs, self.config.hidden_sizes, 1, 1.0)
 
     # Learning ----------------------------------------------------------------------------------------------------
 
@@ -54,12 +67,14 @@ class ActorCritic(ReadsObservations):
 
     def outputs_and_value(self, features: Tree) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the actor's outputs f4[N, outputs] and the value f4[N] of N observations."""
-        encoded = self.encoder(features)
-        return self.actor(encoded).float(), self.critic(encoded).squeeze(-1).float()
+        with autocast(self.device, self.config.autocast):
+            outputs, value = self._networks(self.encoder, self.actor, self.critic, features)
+        return outputs.float(), value.squeeze(-1).float()
 
     def value(self, features: Tree) -> torch.Tensor:
         """Return the value of N observations, f4[N]."""
-        value: torch.Tensor = self.critic(self.encoder(features))
+        with autocast(self.device, self.config.autocast):
+            value: torch.Tensor = self.critic(self.encoder(features))
         return value.squeeze(-1).float()
 
     # Acting ------------------------------------------------------------------------------------------------------
@@ -67,10 +82,17 @@ class ActorCritic(ReadsObservations):
     def actor_outputs(self, obs: dict[str, Any]) -> np.ndarray:
         """Return the actor's outputs f4[n, outputs] for an observation of n environments."""
         observed = self.observe(obs)
-        if self.image_keys or not self._numpy_actor.usable:
+        if self.image_keys or not self.runs_in_numpy or not self._numpy_actor.usable:
             with torch.inference_mode():
                 outputs: np.ndarray = self.actor(self.encoder(self.features(observed))).float().cpu().numpy()
                 return outputs
         if self.config.normalize_observations:
             self.normalizer.normalize_array(observed)
         return self._numpy_actor(observed)
+
+
+def _networks(
+    encoder: nn.Module, actor: nn.Module, critic: nn.Module, features: Tree
+) -> tuple[torch.Tensor, torch.Tensor]:
+    encoded = encoder(features)
+    return actor(encoded), critic(encoded)

@@ -23,6 +23,10 @@ class ActorCriticConfig(ObservationConfig):
     """Widths of the hidden layers of both networks."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """Type of the weights; other than float32 they are trained through float32 master copies."""
+    autocast: Literal["off", "bf16"] = "off"
+    """Run the networks' matrix products in bfloat16 while learning; the weights stay as they are."""
+    compile: bool = False
+    """Compile the networks' forward and backward pass for learning (torch.compile); worth it for large networks."""
 
     def check(self) -> None:
         """Refuse sizes below 1."""

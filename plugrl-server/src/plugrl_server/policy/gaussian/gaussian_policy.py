@@ -1,7 +1,7 @@
 """A diagonal Gaussian over the actions of a Box space."""
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -29,18 +29,31 @@ class GaussianPolicy(ActorCritic):
     """
 
     config: GaussianPolicyConfig
+    uid: ClassVar[str] = "gaussian-policy"
 
     def __init__(self, config: GaussianPolicyConfig) -> None:
         if config.action_dim is None:
-            raise ConfigError("gaussian-policy needs --policy.action-dim, or a client that declares its spaces.")
+            raise ConfigError(f"{self.uid} needs --policy.action-dim, or a client that declares its spaces.")
         numbers = config.action_horizon * config.action_dim
         super().__init__(config, numbers, MEAN_GAIN)
         self.action_dim = config.action_dim
-        self.log_std = nn.Parameter(torch.full((numbers,), config.initial_log_std))
+        self.make_deviations(numbers)
         self.to(self.device, self.feature_dtype)
         self._space: BoxSpace | None = None
         if config.action_space is not None:
             self.adopt_action_space(config.action_space)
+
+    def make_deviations(self, numbers: int) -> None:
+        """Add the parameters that `log_deviations` reads, for so many numbers in a chunk."""
+        self.log_std = nn.Parameter(torch.full((numbers,), self.config.initial_log_std))
+
+    def log_deviations(self) -> torch.Tensor:
+        """Return the log standard deviation of every number in a chunk, f4[H * action_dim]."""
+        return self.log_std.float()
+
+    def to_actions(self, chunks: np.ndarray) -> np.ndarray:
+        """Return chunks f4[n, H, action_dim] as the environments take them: the declared shape, dtype and bounds."""
+        return to_env_actions(self._space, chunks)
 
     def adopt_action_space(self, action_space: ActionSpace) -> None:
         """Clip the actions sent to these bounds from now on.
@@ -49,7 +62,7 @@ class GaussianPolicy(ActorCritic):
             ValueError: It is no Box of this policy's action_dim.
         """
         if not isinstance(action_space, BoxSpace):
-            raise ValueError(f"gaussian-policy needs a Box action space, got {action_space}")
+            raise ValueError(f"{self.uid} needs a Box action space, got {action_space}")
         if action_dim(action_space) != self.action_dim:
             raise ValueError(f"action_dim {action_dim(action_space)}, this run has {self.action_dim}")
         self._space = action_space
@@ -59,21 +72,17 @@ class GaussianPolicy(ActorCritic):
         sample = self.actor_outputs(obs)
         if not self.deterministic:
             noise = self.rng.standard_normal(sample.shape, dtype=np.float32)
-            noise *= np.exp(self._log_std_array())
+            noise *= np.exp(self.log_deviations().detach().cpu().numpy())
             sample += noise
         chunks = sample.reshape(len(sample), self.action_horizon, -1)
-        return to_env_actions(self._space, chunks), {"sample": sample}
+        return self.to_actions(chunks), {"sample": sample}
 
     def evaluate(self, features: Tree, sample: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return log-probability and entropy of N chunks, and the value of N observations, each f4[N]."""
         mean, value = self.outputs_and_value(features)
-        log_std = self.log_std.float()
+        log_std = self.log_deviations()
         distance = (sample - mean) * torch.exp(-log_std)
         constant = log_std.sum() + len(log_std) * LOG_SQRT_2PI
         log_prob = -0.5 * distance.square().sum(-1) - constant
         entropy = (constant + 0.5 * len(log_std)).expand(len(sample))
         return log_prob, entropy, value
-
-    def _log_std_array(self) -> np.ndarray:
-        array: np.ndarray = self.log_std.detach().float().cpu().numpy()
-        return array

@@ -1,0 +1,1 @@
+"""The Gaussian policy that the DPPO paper compares with."""
