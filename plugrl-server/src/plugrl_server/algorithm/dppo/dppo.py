@@ -169,7 +169,7 @@ class DPPO(OnPolicyAlgorithm):
         size, device = self.config.batch_size, self.policy.device
         pairs = torch.randperm(rows * self.finetuned_steps, generator=self.generator).to(device)
         order = torch.randperm(rows, generator=self.generator).to(device)
-        yield from zip(pairs.split(size * self.finetuned_steps), order.split(size), strict=True)
+        yield from zip(torch.split(pairs, size * self.finetuned_steps), torch.split(order, size), strict=True)
 
     def _log_prob(self, frames: Frames, pair: torch.Tensor) -> torch.Tensor:
         """Return log p of pairs under the weights as they are, f4[N]."""
@@ -188,7 +188,7 @@ class DPPO(OnPolicyAlgorithm):
     def _old_log_probs(self, frames: Frames) -> torch.Tensor:
         """Return log p of every pair under the weights that acted, f4[N * K']."""
         pairs = torch.arange(len(frames.value) * self.finetuned_steps, device=self.policy.device)
-        return torch.cat([self._log_prob(frames, part) for part in pairs.split(PAIRS_AT_ONCE)])
+        return torch.cat([self._log_prob(frames, part) for part in torch.split(pairs, PAIRS_AT_ONCE)])
 
     def _advantages(self, frames: Frames, pair: torch.Tensor) -> torch.Tensor:
         """Return A_k of pairs: their frames' advantages normalised, clipped to quantiles, and discounted, f4[N]."""

@@ -18,7 +18,8 @@ class ResidualBlock(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return [N, width] for [N, width]."""
-        return x + self.layers(x)
+        added: torch.Tensor = x + self.layers(x)
+        return added
 
 
 def residual_mlp(inputs: int, sizes: Sequence[int], outputs: int, activation: type[nn.Module]) -> nn.Sequential:
