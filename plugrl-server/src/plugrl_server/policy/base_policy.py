@@ -19,7 +19,9 @@ class BasePolicyConfig:
     - `obs_dim: int | None = None`, the summed width of the states it reads;
     - `action_dim: int | None = None`, the numbers in one action (Box), or the choices of all its parts together;
     - `action_space: ActionSpace | None = None`, marked with `tyro.conf.Suppress`, since it is no flag;
-    - `state_keys: tuple[str, ...] | None = None`, the states it reads; all of them, sorted, where it is None.
+    - `state_keys: tuple[str, ...] | None = None`, the states it reads; all of them, sorted, where it is None;
+    - `image_keys: tuple[str, ...] | None = None`, the images it reads, likewise;
+    - `image_shapes: dict[str, tuple[int, int, int]] | None = None`, height, width and channels of each; no flag either.
 
     While `obs_dim` or `action_dim` is None (or `action_space`, where there is no `action_dim`) the policy cannot be
     built. A policy that has `state_keys` but no `image_keys` reads no images.

@@ -30,13 +30,6 @@ def test_rule_10_presets_are_variants():
     assert variants["pendulum"] is PPOPendulumConfig
     assert variants["discrete"] is PPODiscreteConfig
     assert {"default", "atari", "dppo-square"} <= variants.keys()
-    pendulum = PPOPendulumConfig()
-    assert (pendulum.global_steps, pendulum.gamma, pendulum.learning_rate, pendulum.buffer_size) == (
-        102_400,
-        0.9,
-        1e-3,
-        4096,
-    )
     for config in variants.values():
         config().check()
 
@@ -75,6 +68,20 @@ def test_the_value_clip_is_that_of_the_ratio_unless_it_has_its_own():
     assert PPOConfig().value_clip == 0.2
     assert PPOConfig(clip_vloss_coef=10.0).value_clip == 10.0
     assert PPOConfig(clip_vloss=False, clip_vloss_coef=10.0).value_clip is None
+
+
+def test_pendulum_has_short_sight_and_a_large_step():
+    config = PPOPendulumConfig()
+    assert (config.global_steps, config.learning_rate, config.anneal_learning_rate) == (102_400, 1e-3, False)
+    assert (config.buffer_size, config.batch_size, config.update_epochs) == (4 * 256, 64, 10)
+    assert (config.gamma, config.gae_lambda, config.value_clip, config.normalize_rewards) == (0.9, 0.95, None, True)
+
+
+def test_discrete_has_the_numbers_of_cleanrl_over_100_000_steps():
+    config = PPODiscreteConfig()
+    assert (config.global_steps, config.learning_rate, config.anneal_learning_rate) == (100_000, 2.5e-4, True)
+    assert (config.buffer_size, config.batch_size, config.update_epochs) == (4 * 128, 128, 4)
+    assert (config.clip_coef, config.value_clip, config.ent_coef) == (0.2, 0.2, 0.01)
 
 
 def test_atari_has_the_numbers_of_cleanrl():

@@ -38,10 +38,15 @@ def everything(algorithm):
     return model, optimizer, scale, checkpoint.step, checkpoint.meta["iteration"], checkpoint.meta["extra"]
 
 
-@pytest.mark.parametrize("rounds", [0, 3])
-def test_rule_9_iterations_after_a_resume_are_byte_identical(make_ppo, bandit, make_bandit, iterate, tmp_path, rounds):
+@pytest.mark.parametrize(
+    ("rounds", "changes"),
+    [(0, {}), (3, {}), (3, {"desired_kl": 0.001, "anneal_learning_rate": False, "critic_learning_rate": 1e-3})],
+)
+def test_rule_9_iterations_after_a_resume_are_byte_identical(
+    make_ppo, bandit, make_bandit, iterate, tmp_path, rounds, changes
+):
     """Through the disk, between iterations and in the middle of one; the resumed process starts from another seed."""
-    algorithm = make_ppo()
+    algorithm = make_ppo(**changes)
     iterate(algorithm, bandit, 2)
     for _ in range(rounds):
         algorithm.feedback_rows(bandit.rows(algorithm))
@@ -51,11 +56,12 @@ def test_rule_9_iterations_after_a_resume_are_byte_identical(make_ppo, bandit, m
     resumed_bandit.round = bandit.round
     first = iterate(algorithm, bandit, 3)
 
-    resumed = make_ppo(seed=77)
+    resumed = make_ppo(seed=77, **changes)
     resumed.load_checkpoint(manager.load())
     assert resumed.global_step == 2 * 128 + rounds * 16
     second = iterate(resumed, resumed_bandit, 3)
     assert everything(resumed) == everything(algorithm)
+    assert (resumed.rate_scale != 1) == ("desired_kl" in changes)
     losses = [{name: value for name, value in metrics.items() if "losses" in name} for metrics in (first, second)]
     assert losses[0] == losses[1]
     obs = bandit.observation()

@@ -16,3 +16,11 @@ class CategoricalPolicyConfig(ActorCriticConfig):
     """
 
     action_kinds: ClassVar[tuple[str, ...]] = ("discrete", "multi_discrete", "multi_binary")
+
+
+@register_policy_config("categorical-policy", "atari")
+@dataclasses.dataclass
+class CategoricalPolicyAtariConfig(CategoricalPolicyConfig):
+    """CleanRL's Atari agent: one linear layer each for logits and value, on the Nature network that both share."""
+
+    hidden_sizes: tuple[int, ...] = ()
