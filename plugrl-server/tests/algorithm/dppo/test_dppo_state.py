@@ -1,5 +1,6 @@
 """DPPO's schedule and state: when it learns, saves and stops, and what a resumed run goes on with (rule 9)."""
 
+import json
 from typing import ClassVar
 
 import numpy as np
@@ -11,6 +12,8 @@ from plugrl_server.policy.dppo.dppo_policy import DPPOPolicy
 from plugrl_server.policy.dppo.dppo_policy_config import DPPOPolicySmallConfig
 from plugrl_server.policy.fpo.fpo_policy import FPOPolicy
 from plugrl_server.policy.fpo.fpo_policy_config import FPOPolicyConfig
+from plugrl_server.record.config_json import config_to_json
+from plugrl_server.record.run_record import Part, RunRecord
 from plugrl_server.testing import AlgorithmContract, PolicyContract
 
 
@@ -83,6 +86,31 @@ def test_fine_tuning_what_was_fine_tuned_keeps_the_weights_of_its_early_steps(ma
     assert DPPO(DPPOConfig(finetuned_steps=2), algorithm.policy).policy.frozen is before
     other = DPPO(DPPOConfig(finetuned_steps=3), algorithm.policy).policy
     assert (other.early_steps, other.frozen is before) == (2, False)
+
+
+def saved_run(algorithm, folder):
+    """The run folder of an algorithm, as the server leaves it."""
+    CheckpointManager(folder / "checkpoints").save(algorithm.create_checkpoint())
+    policy, algo = (
+        Part(uid, variant, type(part).__module__, type(part).__qualname__, config_to_json(part.config))
+        for uid, variant, part in (("dppo-policy", "small", algorithm.policy), ("dppo", "default", algorithm))
+    )
+    record = RunRecord(policy, algo, {}, 0, {}, [], None, None)
+    (folder / "config.json").write_text(json.dumps(record.to_json()))
+    return folder
+
+
+def test_fine_tuning_begins_with_a_trained_policy_and_freezes_its_weights(make_dppo, bandit, iterate, tmp_path):
+    trained = make_dppo(learning_rate=1e-2)
+    iterate(trained, bandit, 2)
+    folder = saved_run(trained, tmp_path)
+    tuned = make_dppo(seed=5, finetuned_steps=2, policy_checkpoint_path=folder)
+    assert tuned.config.policy_record().policy.uid == "dppo-policy"
+    obs, rng = bandit.observation(), trained.policy.rng_state()
+    expected = trained.infer(obs)[0]
+    tuned.policy.load_rng_state(rng)
+    np.testing.assert_array_equal(tuned.infer(obs)[0], expected)
+    assert (tuned.policy.early_steps, tuned.iteration, tuned.global_step) == (3, 0, 0)
 
 
 class TestDPPOWithDiffusion(AlgorithmContract):
