@@ -4,6 +4,7 @@ import importlib
 import subprocess
 import sys
 
+import pytest
 from plugrl_server.policy.builtins import BUILTIN_POLICIES
 from plugrl_server.policy.registration import POLICIES
 
@@ -11,6 +12,10 @@ from plugrl_server.policy.registration import POLICIES
 def test_every_row_registers_its_class_and_configuration():
     for builtin in BUILTIN_POLICIES:
         importlib.import_module(builtin.config_module)
+        if builtin.install_command is not None:
+            with pytest.raises(ImportError, match=f"{builtin.uid} needs an extra that is not installed: uv pip install"):
+                POLICIES.get_class(builtin.uid)
+            continue
         cls = POLICIES.get_class(builtin.uid)
         assert cls.__module__ == builtin.class_module
         assert {config.__module__ for config in POLICIES.variants()[builtin.uid].values()} == {builtin.config_module}

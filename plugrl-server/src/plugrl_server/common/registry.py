@@ -26,7 +26,8 @@ class BuiltIn:
         config_module: Registers the configuration variants when imported; must not import torch.
         class_module: Registers the class when imported.
         needs: Import names that an extra installs.
-        extra: The extra of the `plugrl-server` distribution that installs them.
+        extra: The extra of the `plugrl-server` distribution that installs them; None where they are packages of these
+            names that are to be installed by themselves, because they cap what others need.
     """
 
     uid: str
@@ -40,7 +41,7 @@ class BuiltIn:
         """The command that installs what is missing here, or None when nothing is."""
         if all(importlib.util.find_spec(name) is not None for name in self.needs):
             return None
-        return f"uv pip install 'plugrl-server[{self.extra}]'"
+        return "uv pip install " + (" ".join(self.needs) if self.extra is None else f"'plugrl-server[{self.extra}]'")
 
 
 @dataclasses.dataclass

@@ -18,6 +18,18 @@ BUILTIN_POLICIES = (
     ),
     BuiltIn("sac-policy", f"{_HERE}.sac.sac_policy_config", f"{_HERE}.sac.sac_policy"),
     BuiltIn("dppo-policy", f"{_HERE}.dppo.dppo_policy_config", f"{_HERE}.dppo.dppo_policy"),
+    BuiltIn(
+        "lerobot-policy",
+        f"{_HERE}.lerobot.lerobot_policy_config",
+        f"{_HERE}.lerobot.lerobot_policy",
+        needs=("lerobot",),
+    ),
+    BuiltIn(
+        "lerobot-diffusion-policy",
+        f"{_HERE}.lerobot.lerobot_diffusion_policy_config",
+        f"{_HERE}.lerobot.lerobot_diffusion_policy",
+        needs=("lerobot",),
+    ),
     BuiltIn("openpi-policy", f"{_HERE}.openpi.openpi_policy_config", f"{_HERE}.openpi.openpi_policy"),
     BuiltIn("dummy-policy", f"{_HERE}.dummy.dummy_policy_config", f"{_HERE}.dummy.dummy_policy"),
     BuiltIn("fpo-policy", f"{_HERE}.fpo.fpo_policy_config", f"{_HERE}.fpo.fpo_policy"),
