@@ -21,6 +21,7 @@ from plugrl_server.children.command import client_hint
 from plugrl_server.children.supervisor import Supervisor
 from plugrl_server.common.checkpoint_manager import Checkpoint, CheckpointError, CheckpointManager
 from plugrl_server.interrupts import INTERRUPTED, Interrupts
+from plugrl_server.learners.team import Team
 from plugrl_server.record.config_changes import changes
 from plugrl_server.record.config_json import config_to_json
 from plugrl_server.record.logs import logging_to
@@ -48,7 +49,12 @@ class StartError(Exception):
 
 
 def start(
-    config: RunConfig, selection: Selection, folder: RunFolder, command: Sequence[str], record: RunRecord | None
+    config: RunConfig,
+    selection: Selection,
+    folder: RunFolder,
+    command: Sequence[str],
+    record: RunRecord | None,
+    team: Team | None = None,
 ) -> int:
     """Runs to the end and returns the exit code.
 
@@ -58,13 +64,14 @@ def start(
         folder: The run folder, free to use.
         command: Words of the command line, without the API key.
         record: The run to go on with, or None.
+        team: The other learners, where the run has any.
     """
     console = Console()
     live = config.show_progress_bar and console.is_terminal
     with logging_to(console, config.log_level, live=live):
         _say(console, shown(config, selection))
         try:
-            run = Run(config, selection, folder, command, record, console, live=live)
+            run = Run(config, selection, folder, command, record, console, live=live, team=team)
             run.build()
             code = asyncio.run(run.serve())
         except KeyError as error:
@@ -100,6 +107,7 @@ class Run:
         record: The run to go on with, or None.
         console: Where to print.
         live: Whether to draw a live panel.
+        team: The other learners, where the run has any.
     """
 
     def __init__(
@@ -112,6 +120,7 @@ class Run:
         console: Console,
         *,
         live: bool,
+        team: Team | None = None,
     ):
         self._config, self._folder, self._command, self._resumed = config, folder, list(command), record
         self._console, self._live = console, live
@@ -124,14 +133,13 @@ class Run:
             torch_threads=config.torch_threads,
             save=self._save,
             on_declared=self._declared,
+            team=team,
         )
         self._total: int | None = getattr(selection.algo_config, "global_steps", None)
-        self._first_step = 0
         self._declaration: Declaration | None = record.declaration if record else None
         self._observation: Observation | None = record.observation if record else None
-        self._seconds = 0.0
         self._interrupts = Interrupts(self._stop, self._stop_now)
-        self._listened = False
+        self._listened, self._first_step, self._seconds = False, 0, 0.0
         self._result: RunResult | None = None
         self._results: Results | None = None
 
@@ -194,8 +202,9 @@ class Run:
         )
         beat = asyncio.get_running_loop().create_task(self._beat())
         try:
-            result, failed = await self._serve()
-            return self._close(result, failed)
+            with self._interrupts.handled():  # until all is said: a late signal must not cost the report
+                result, failed = await self._serve()
+                return self._close(result, failed)
         finally:
             beat.cancel()
             self._folder.close()
@@ -203,13 +212,12 @@ class Run:
     async def _serve(self) -> tuple[RunResult, list[Child]]:
         """Serves, then sees the clients off; returns how the run ended and the clients that failed."""
         try:
-            with self._interrupts.handled():
-                self._result = await self._server.run()
-                self._seconds = self._events.progress.busy
-                self._conclude()
-                self._events.progress.enter(STOPPING)
-                # On 1011 a client goes on trying to reconnect: there is nothing to wait for.
-                return self._result, await self._children.finish(at_once=self._result.reason == "failed")
+            self._result = await self._server.run()
+            self._seconds = self._events.progress.busy
+            self._conclude()
+            self._events.progress.enter(STOPPING)
+            # On 1011 a client goes on trying to reconnect: there is nothing to wait for.
+            return self._result, await self._children.finish(at_once=self._result.reason == "failed")
         finally:
             self._children.hurry()
             await self._children.finish()
@@ -356,7 +364,11 @@ class Run:
             [PROGRAM, *names],
             self._name,
             config.checkpoint_base_dir,
-            {"import": config.import_, "client": config.client},
+            {
+                "import": config.import_,
+                "client": config.client,
+                "learners": [str(config.learners)][config.learners < 2 :],
+            },
         )
 
     def _reason(self, result: RunResult) -> str:

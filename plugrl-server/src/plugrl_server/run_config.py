@@ -73,6 +73,8 @@ class RunConfig:
     """Seconds a client may take from an action to its feedback; does not run during a learn step."""
     torch_threads: int | None = None
     """Torch's CPU threads; default: 1 for networks under a million parameters, else Torch's own choice."""
+    learners: int = 1
+    """Processes that share each learn step, started by torchrun; the server is the first of them."""
     metadata: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """KEY=VALUE added to the metadata every client receives; repeatable."""
     api_key: str | None = None
@@ -166,6 +168,7 @@ def _number_problems(config: RunConfig) -> list[str]:
         "--keep-checkpoints": config.keep_checkpoints,
         "--mini-infer-batch-size": config.mini_infer_batch_size,
         "--torch-threads": config.torch_threads,
+        "--learners": config.learners,
         "--deterministic": config.deterministic,
     }
     problems = [f"{flag}: expected at least 1, got {n}" for flag, n in counts.items() if n is not None and n < 1]

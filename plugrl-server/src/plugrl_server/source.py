@@ -14,6 +14,7 @@ from plugrl_server import assembly
 from plugrl_server.algorithm.registration import ALGORITHMS
 from plugrl_server.assembly import CannotServe, Selection
 from plugrl_server.common.checkpoint_manager import Checkpoint
+from plugrl_server.learners.team import Team
 from plugrl_server.policy.registration import POLICIES
 from plugrl_server.record.config_json import config_to_json
 from plugrl_server.record.run_record import Part
@@ -39,6 +40,7 @@ class Source:
         torch_threads: Torch's threads; None to choose by the size of the network.
         save: Writes a checkpoint and returns its folder.
         on_declared: Told the first declaration and observation that the run was built for, once each is known.
+        team: The other learners, where the run has any.
 
     Attributes:
         selection: The same, with every dimension filled once it is known.
@@ -53,10 +55,12 @@ class Source:
         torch_threads: int | None,
         save: Callable[[Checkpoint], Path],
         on_declared: Callable[[Declaration | None, Observation], None],
+        team: Team | None = None,
     ):
         self.selection = selection
         self.trainer: Trainer | None = None
         self._seed, self._torch_threads, self._save, self._on_declared = seed, torch_threads, save, on_declared
+        self._team = team
         self._agreement: assembly.Agreement | None = None
         self._declared = False
 
@@ -157,6 +161,8 @@ class Source:
                 raise ResumeError(
                     f"checkpoint {checkpoint.step} does not fit: {type(error).__name__}: {reason:.200}"
                 ) from error
+        if self._team is not None:
+            self._team.build(selection, self._seed, algorithm)
         assembly.warm_up(algorithm)
         self.selection = selection
         self._agreement = assembly.Agreement(selection, algorithm.policy)

@@ -1,6 +1,7 @@
 """What the learners of a run do together: share rows, add up tensors, and hear what the first of them says."""
 
 import dataclasses
+import re
 from typing import Any
 
 from plugrl_server.learning import trees
@@ -112,4 +113,6 @@ def _allocated(leaf: Any) -> Any:
 
 
 def _lost(error: Exception) -> LearnersLost:
-    return LearnersLost(f"another learner is gone or does not answer: {str(error).strip().splitlines()[0]:.200}")
+    reason = re.sub(r"^\[\S+\] ", "", str(error).strip())  # the place in torch's sources
+    reason = reason.partition("\n")[0].partition(". ")[0]
+    return LearnersLost(f"another learner is gone or does not answer: {reason:.200}")

@@ -57,14 +57,18 @@ class Team:
         algorithm.join(self._collectives)
         self._algorithm = algorithm
 
-    def dismiss(self) -> None:
-        """Let the learners end, unless a learn step failed or was abandoned: they see this process end then."""
+    def dismiss(self) -> bool:
+        """Let the learners end; returns whether they were told.
+
+        They are not where a learn step failed or was abandoned: being in the middle of it, they see this process end.
+        """
         if self._algorithm is not None and self._algorithm.in_step:
-            return
+            return False
         try:
             self._collectives.broadcast(Done())
-        except LearnersLost:
-            return  # whoever started them says which one, and why
+        except LearnersLost:  # whoever started them says which one, and why
+            return False
+        return True
 
 
 def check_can_share(selection: Selection, learners: int) -> None:

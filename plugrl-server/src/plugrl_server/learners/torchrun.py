@@ -11,15 +11,21 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import select
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from plugrl_server.algorithm.collectives import TorchCollectives
 from plugrl_server.common.config_error import require
+from plugrl_server.interrupts import stop_signals
+from plugrl_server.learners import learner_loop
+from plugrl_server.learners.team import Team
 
 FAILED = 1
 FOR_EVER = timedelta(days=1000)
@@ -32,7 +38,6 @@ _FROM_TORCHRUN = (
     *("TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE"),
     *("TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_SIGNALS_TO_HANDLE", "TORCH_NCCL_ASYNC_ERROR_HANDLING"),
 )
-_SET_PARENT_DEATH_SIGNAL = 1  # Linux's PR_SET_PDEATHSIG
 
 
 class Place(NamedTuple):
@@ -66,18 +71,37 @@ def place(learners: int) -> Place:
     return Place(rank, started=True)
 
 
-def join(device: str) -> Any:
-    """Meet the other learners, and return the `Collectives` that reach them.
-
-    Every learner takes a GPU of its own, over nccl, where the machine has enough; else they share what there is, over
-    gloo. What torchrun put into the environment is taken out again: started clients would read it.
+@contextlib.contextmanager
+def team(device: str) -> Iterator[Team]:
+    """Meet the other learners as rank 0, and let them end with the run.
 
     Args:
         device: The policy's, as the flag gives it.
     """
-    import torch.distributed
+    team = Team(_join(device))
+    yield team
+    if team.dismiss():
+        _leave()
 
-    from plugrl_server.algorithm.collectives import TorchCollectives
+
+def learn(device: str) -> int:
+    """Be a learner other than rank 0 until the run ends, and return the exit code.
+
+    Args:
+        device: The policy's, as the flag gives it.
+    """
+    code = learner_loop.run(_join(device))
+    _leave()
+    return code
+
+
+def _join(device: str) -> TorchCollectives:
+    """Meet the other learners; what torchrun put into the environment is taken out, for started clients would read it.
+
+    Every learner takes a GPU of its own, over nccl, where the machine has enough; else they share what there is, over
+    gloo.
+    """
+    import torch.distributed
 
     here, number = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["LOCAL_RANK"])
     gpus = torch.cuda.device_count() if device in ("auto", "cuda") else 0
@@ -90,19 +114,24 @@ def join(device: str) -> Any:
     return TorchCollectives(control)
 
 
-def leave() -> None:
-    """Part from the other learners at the end of a run."""
+def _leave() -> None:
     import torch.distributed
 
     torch.distributed.destroy_process_group()
 
 
 def _end_with_agent() -> None:
-    """Stop cleanly, by SIGTERM, when the agent is killed and can pass no signal on; on Linux."""
-    if sys.platform == "linux":
-        import ctypes
+    """Have this process stop cleanly, by SIGTERM, when its agent is killed and can pass no signal on; on Linux."""
+    try:
+        agent = os.pidfd_open(os.getppid())
+    except (AttributeError, OSError):
+        return
 
-        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+    def watch() -> None:
+        select.select([agent], [], [])  # readable once the process has ended
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="watch-agent", daemon=True).start()
 
 
 # In the process that becomes the agent ---------------------------------------------------------------------------
@@ -122,6 +151,9 @@ def this_command(argv: Sequence[str] | None) -> list[str]:
 
 def launch(command: Sequence[str], learners: int) -> int:
     """Run a command as that many learners and return the exit code: rank 0's, or 1 where another learner failed."""
+    import torch.distributed
+
+    require(torch.distributed.is_available(), f"--learners {learners}: this build of torch has no torch.distributed.")
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import parse_args
     from torch.distributed.run import run as torchrun
@@ -137,7 +169,7 @@ def launch(command: Sequence[str], learners: int) -> int:
         words = [word.replace("$", "$$") for word in command]  # torchrun fills in ${local_rank}
         try:
             with _passing_signals(rank_file):
-                torchrun(parse_args([*flags, *words]))
+                torchrun(parse_args([*flags, *words]))  # type: ignore[no-untyped-call]
         except ChildFailedError as error:
             return _conclude(error.failures)
     return 0
@@ -162,10 +194,7 @@ def _passing_signals(rank_file: Path) -> Iterator[None]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(rank_file.read_text()), number)
 
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-        numbers.append(signal.SIGHUP)
-    before = {number: signal.signal(number, passed) for number in numbers}
+    before = {number: signal.signal(number, passed) for number in stop_signals()}
     try:
         yield
     finally:
