@@ -11,7 +11,6 @@ from plugrl_server.algorithm.dppo.dppo import (
     policy_loss,
     quantile_clipped,
     step_log_prob,
-    steps_before_the_end,
     value_loss,
 )
 from plugrl_server.algorithm.dppo.dppo_config import DPPOConfig
@@ -114,21 +113,6 @@ def test_train_states_are_the_end_of_the_chain(make_dppo):
     state = algorithm.example_train_state(5)
     assert state["chain"].shape == (5, 3, 4, 1)
     assert state["executed"].tolist() == [3] * 5
-
-
-@pytest.mark.parametrize(
-    ("info", "steps"),
-    [
-        ({"episode": {"l": 9}}, 1),
-        ({"episode": {"l": np.array([12])}}, 4),
-        ({"episode": {"l": 2, "mask": True}}, 2),
-        ({"episode": {"l": 9, "mask": False}}, 4),
-        ({"episode": {"r": 1.0}}, 4),
-        ({}, 4),
-    ],
-)
-def test_an_episode_s_length_tells_how_far_its_last_chunk_ran(info, steps):
-    assert steps_before_the_end(info, 4) == steps
 
 
 def chunk_rows(algorithm, infos, done):

@@ -4,6 +4,7 @@ import pytest
 from plugrl_server.algorithm.fpo.fpo_config import FPOConfig, FPOPlusPlusConfig
 from plugrl_server.algorithm.registration import list_algos
 from plugrl_server.common.config_error import ConfigError
+from plugrl_server.policy.fpo.fpo_policy_config import FPOPolicyConfig
 
 
 def test_defaults_are_the_paper_s():
@@ -53,3 +54,17 @@ def test_rule_10_presets_are_variants():
 def test_rule_8_what_can_never_learn_is_refused_with_its_numbers(change, problem):
     with pytest.raises(ConfigError, match=problem):
         FPOConfig(**change).check()
+
+
+def test_rule_8_more_actions_than_a_chunk_has_are_refused():
+    FPOConfig(executed_steps=4).check_policy("p", FPOPolicyConfig(action_horizon=4))
+    with pytest.raises(ConfigError, match=r"--algo\.executed-steps 5 is more than p's --policy\.action-horizon 4"):
+        FPOConfig(executed_steps=5).check_policy("p", FPOPolicyConfig(action_horizon=4))
+    with pytest.raises(ConfigError, match=r"--algo\.executed-steps 0: must be at least 1"):
+        FPOConfig(executed_steps=0).check()
+
+
+def test_the_policy_it_begins_with_is_looked_up(tmp_path):
+    assert FPOConfig().policy_record() is None
+    with pytest.raises(ConfigError, match="no-such-run"):
+        FPOConfig(policy_checkpoint_path=tmp_path / "no-such-run").policy_record()

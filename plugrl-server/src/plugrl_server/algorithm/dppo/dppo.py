@@ -16,11 +16,11 @@ import torch
 from plugrl_server.algorithm.base_algorithm import FeedbackRows
 from plugrl_server.algorithm.dppo.dppo_config import DPPOConfig
 from plugrl_server.algorithm.evaluation.trained_policy import find_trained_policy
+from plugrl_server.algorithm.on_policy.executed_steps import executed_of
 from plugrl_server.algorithm.on_policy.on_policy_algorithm import Frames, OnPolicyAlgorithm, normalized
 from plugrl_server.algorithm.registration import register_algo
 from plugrl_server.common.config_error import ConfigError
 from plugrl_server.learning import trees
-from plugrl_server.learning.episodes import is_finished_episode
 from plugrl_server.learning.optim import FlatAdam, Group
 from plugrl_server.policy.denoising.denoising_policy import DenoisingPolicy
 from plugrl_server.policy.state import PolicyRuntimeState, PolicyTrainState, Tree
@@ -137,10 +137,7 @@ class DPPO(OnPolicyAlgorithm):
         return {"chain": chain, "executed": np.full(len(chain), self.executed_steps)}
 
     def _store(self, rows: FeedbackRows) -> None:
-        executed = rows.train_state["executed"].copy()
-        for i in np.flatnonzero(rows.next_terminated | rows.next_truncated).tolist():
-            executed[i] = steps_before_the_end(rows.info[i], self.executed_steps)
-        rows.train_state = {**rows.train_state, "executed": executed}
+        rows.train_state = {**rows.train_state, "executed": executed_of(rows, self.executed_steps)}
         super()._store(rows)
 
     # Learning ----------------------------------------------------------------------------------------------------
@@ -232,14 +229,3 @@ class DPPO(OnPolicyAlgorithm):
 
 def _select(tree: Tree, rows: torch.Tensor) -> Tree:
     return trees.map_leaves(lambda leaf: leaf.index_select(0, rows), tree)
-
-
-def steps_before_the_end(info: dict[str, Any], executed_steps: int) -> int:
-    """Return how many actions of its last chunk an episode ran: what its length leaves over whole chunks.
-
-    All of `executed_steps` where the length is not known, or is not that of the whole episode.
-    """
-    length = info.get("episode", {}).get("l")
-    if length is None or not is_finished_episode(info):
-        return executed_steps
-    return (int(np.asarray(length).item()) - 1) % executed_steps + 1

@@ -7,9 +7,13 @@ field has come to match a chunk, by the flow-matching loss of fixed draws of tim
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
+from plugrl_server.algorithm.base_algorithm import FeedbackRows
+from plugrl_server.algorithm.evaluation.trained_policy import find_trained_policy
 from plugrl_server.algorithm.fpo.fpo_config import FPOConfig
+from plugrl_server.algorithm.on_policy.executed_steps import executed_of
 from plugrl_server.algorithm.on_policy.on_policy_algorithm import Frames, OnPolicyAlgorithm, normalized
 from plugrl_server.algorithm.registration import register_algo
 from plugrl_server.common.config_error import ConfigError
@@ -50,6 +54,19 @@ def squared(error: torch.Tensor, huber_delta: float | None) -> torch.Tensor:
     size = error.abs()
     inside = size.clamp(max=huber_delta)
     return inside * (2 * size - inside)
+
+
+def chunk_losses(terms: torch.Tensor, executed: torch.Tensor, mean: bool) -> torch.Tensor:
+    """Return the loss of each draw [N, S]: its terms [N, S, H, A] summed, or their mean, over the steps that were run.
+
+    Args:
+        terms: Squared errors.
+        executed: How many of the H actions were run, i8[N].
+        mean: Divide by the number of terms.
+    """
+    run = torch.arange(terms.shape[2], device=terms.device) < executed[:, None]
+    total = (terms.sum(3) * run[:, None]).sum(2)
+    return total / (executed[:, None] * terms.shape[3]) if mean else total
 
 
 # Ratios and objectives -------------------------------------------------------------------------------------------
@@ -100,6 +117,7 @@ class Batch(NamedTuple):
     Attributes:
         features: What the networks take of the observation, a tree of [N, ...].
         sample: The chunks a before they were mapped to the environment's bounds, f4[N, H, A].
+        executed: How many of the H actions were run, i8[N].
         noise: eps, drawn once an iteration, f4[N, S, H, A].
         time: t, drawn with it, f4[N, S].
         old_loss: Loss of each draw under the weights that acted, f4[N, S].
@@ -109,6 +127,7 @@ class Batch(NamedTuple):
 
     features: Tree
     sample: torch.Tensor
+    executed: torch.Tensor
     noise: torch.Tensor
     time: torch.Tensor
     old_loss: torch.Tensor
@@ -121,7 +140,8 @@ class FPO(OnPolicyAlgorithm):
     """FPO and FPO++ on a flow policy.
 
     Attributes:
-        updates: Optimizer steps taken by the actor.
+        updates: Optimizer steps taken.
+        executed_steps: How many actions of a chunk are run, where no episode ends before.
     """
 
     config: FPOConfig
@@ -130,8 +150,12 @@ class FPO(OnPolicyAlgorithm):
     def __init__(self, config: FPOConfig, policy: Any) -> None:
         if not isinstance(policy, FlowPolicy):
             raise ConfigError(f"fpo needs a flow policy such as fpo-policy, got {type(policy).__name__}.")
+        config.check_policy(type(policy).__name__, policy.config)
+        if config.policy_checkpoint_path is not None:
+            find_trained_policy(config.policy_checkpoint_path).load_into(policy)
         super().__init__(config, policy)
         self.updates = 0
+        self.executed_steps = policy.action_horizon if config.executed_steps is None else config.executed_steps
         policy.kept_steps = 0  # of the chain only its end is learned from
 
     def make_optimizer(self) -> FlatAdam:
@@ -146,9 +170,16 @@ class FPO(OnPolicyAlgorithm):
             ]
         )
 
+    # Storing -----------------------------------------------------------------------------------------------------
+
     def derive_train_state(self, runtime_state: PolicyRuntimeState) -> PolicyTrainState:
-        """Keep the chunk as the flow ended in it, f4[n, H, A]."""
-        return runtime_state["chain"][:, -1]
+        """Keep the chunk as the flow ended in it, f4[n, H, A], and how many of its actions are run, i8[n]."""
+        chunk = runtime_state["chain"][:, -1]
+        return {"chunk": chunk, "executed": np.full(len(chunk), self.executed_steps)}
+
+    def _store(self, rows: FeedbackRows) -> None:
+        rows.train_state = {**rows.train_state, "executed": executed_of(rows, self.executed_steps)}
+        super()._store(rows)
 
     # Learning ----------------------------------------------------------------------------------------------------
 
@@ -174,12 +205,12 @@ class FPO(OnPolicyAlgorithm):
     @torch.no_grad()
     def draw(self, frames: Frames) -> Batch:
         """Return the frames with S draws each and their old losses, by the weights that acted."""
-        sample: torch.Tensor = frames.sample
+        sample, executed = frames.sample["chunk"], frames.sample["executed"]
         shape = (len(sample), self.config.num_samples)
         device = self.policy.device
         time = torch.rand(shape, generator=self.generator).to(device)
         noise = torch.randn(*shape, *sample.shape[1:], generator=self.generator).to(device)
-        batch = Batch(frames.features, sample, noise, time, time, frames.advantage, frames.returns)
+        batch = Batch(frames.features, sample, executed, noise, time, time, frames.advantage, frames.returns)
         parts = [slice(start, start + LOSS_ROWS) for start in range(0, len(sample), LOSS_ROWS)]
         old_loss = torch.cat([self.flow_losses(trees.take(batch, part)) for part in parts])
         return batch._replace(old_loss=old_loss)
@@ -195,8 +226,7 @@ class FPO(OnPolicyAlgorithm):
             error = velocity_error(velocity, batch.sample, batch.noise)
         else:
             error = noise_error(velocity, x, batch.noise, batch.time)
-        terms = squared(error[:, :, : policy.executed_steps], config.huber_delta).flatten(2)
-        loss = terms.mean(2) if config.loss_reduction == "mean" else terms.sum(2)
+        loss = chunk_losses(squared(error, config.huber_delta), batch.executed, config.loss_reduction == "mean")
         return loss if config.loss_clamp is None else loss.clamp(max=config.loss_clamp)
 
     def policy_loss(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -1,8 +1,10 @@
 """Configuration of FPO and its presets."""
 
 import dataclasses
-from typing import ClassVar, Literal
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
+from plugrl_server.algorithm.evaluation.trained_policy import find_trained_policy
 from plugrl_server.algorithm.on_policy.on_policy_config import (
     OnPolicyConfig,
     require_at_least,
@@ -12,6 +14,7 @@ from plugrl_server.algorithm.on_policy.on_policy_config import (
 )
 from plugrl_server.algorithm.registration import register_algo_config
 from plugrl_server.common.config_error import require
+from plugrl_server.record.run_record import RunRecord
 
 
 @register_algo_config("fpo")
@@ -58,12 +61,17 @@ class FPOConfig(OnPolicyConfig):
     """Decay of the running average of the actor's weights that an iteration ends with; none: the last weights."""
     ema_start: int = 500
     """Optimizer steps before the average begins."""
+    policy_checkpoint_path: Path | None = None
+    """A run folder (its latest step), or one step of it, whose policy to begin with; none: from scratch."""
+    executed_steps: int | None = None
+    """Actions of a chunk that clients run (their --runner.replan-steps): only these are learned from; default: all."""
 
     def check(self) -> None:
         """Refuse what can never learn or is out of range."""
         super().check()
         require_at_least(self, "num_samples", 1)
         require_at_least(self, "ema_start", 0)
+        require_at_least(self, "executed_steps", 1)
         for name in ("clip_coef", "advantage_clamp", "loss_clamp", "difference_clamp", "huber_delta"):
             require_positive(self, name)
         require_fraction(self, "ema_decay")
@@ -74,6 +82,19 @@ class FPOConfig(OnPolicyConfig):
             all(0 <= beta < 1 for beta in self.betas),
             f"--algo.betas {self.betas[0]} {self.betas[1]}: both must be at least 0 and below 1.",
         )
+
+    def check_policy(self, uid: str, config: Any) -> None:
+        """Refuse a policy whose chunk is too short."""
+        horizon = getattr(config, "action_horizon", None)
+        require(
+            self.executed_steps is None or horizon is None or self.executed_steps <= horizon,
+            f"--algo.executed-steps {self.executed_steps} is more than {uid}'s --policy.action-horizon {horizon}.",
+        )
+
+    def policy_record(self) -> RunRecord | None:
+        """Return the record of the run whose policy this one begins with."""
+        path = self.policy_checkpoint_path
+        return None if path is None else find_trained_policy(path).record()
 
 
 @register_algo_config("fpo", "plus-plus")

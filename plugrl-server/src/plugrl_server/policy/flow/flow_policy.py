@@ -23,15 +23,10 @@ class FlowPolicy(DenoisingPolicy):
 
     Attributes:
         critic: The networks `value` depends on; all other parameters are the actor's.
-        executed_steps: How many of a chunk's first steps the environments run; losses are taken over these.
     """
 
     config: FlowPolicyConfig
     critic: nn.Module
-
-    def __init__(self, config: FlowPolicyConfig) -> None:
-        super().__init__(config)
-        self.executed_steps = config.action_horizon
 
     # What a subclass writes --------------------------------------------------------------------------------------
 
