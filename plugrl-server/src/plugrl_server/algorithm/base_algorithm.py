@@ -236,5 +236,8 @@ class BaseAlgorithm(abc.ABC):
     def load_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Restore what `create_checkpoint` returned."""
 
+    def close(self) -> None:  # noqa: B027 - optional
+        """Be told that the run is over: release what outlives this object, such as a process. Nothing by default."""
+
     def init_optimizers(self) -> None:  # noqa: B027 - optional
         """Build optimizers, right after construction and before a checkpoint is loaded. Nothing by default."""

@@ -95,6 +95,8 @@ class TrainingServer:
                 endpoint.abort()
             await asyncio.sleep(0)  # the aborted connections report their end
             self._runtime.close()
+            if self._scheduler.trainer is not None:
+                self._scheduler.trainer.close()
         self.accounting.finish()
         return self._result(self._last_ending())
 

@@ -327,6 +327,10 @@ class Trainer:
         self._saved_state = state
         return self.saved
 
+    def close(self) -> None:
+        """Let the algorithm release what outlives it; nothing else is asked of it afterwards."""
+        self.algorithm.close()
+
     def _checkpoint(self) -> Checkpoint:
         try:
             return self.algorithm.create_checkpoint()

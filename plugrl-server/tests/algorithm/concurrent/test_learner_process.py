@@ -55,7 +55,12 @@ def make_server(ended):
 
     yield make
     for server in made:
-        for end in (server.theirs, server.orders, server.answers, server.to_us):
+        server.orders.close()
+    for reader in (thread for thread in threading.enumerate() if thread.name == "orders"):
+        reader.join(10)  # before os._exit is what it was
+        assert not reader.is_alive()
+    for server in made:
+        for end in (server.theirs, server.answers, server.to_us):
             end.close()
 
 

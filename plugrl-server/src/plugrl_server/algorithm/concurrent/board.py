@@ -47,7 +47,7 @@ class Board:
 
     def _map(self) -> None:
         """Lay arrays over the shared memory."""
-        self.counters = np.frombuffer(self._counters, np.int64)
+        self.counters = np.frombuffer(memoryview(self._counters), np.int64)
         self.weights: dict[str, torch.Tensor] = {}
         start = 0
         for name, shape, dtype in self._layout:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
+import numpy as np
+
 from plugrl_server.learning.replay_buffer import ReplayBuffer
 from plugrl_server.learning.trees import Tree
 
@@ -23,7 +25,17 @@ class Learner(Protocol):
     replay: ReplayBuffer
     updates: int
 
-    def add(self, *, nodes: Sequence[tuple[int, str]], **columns: Tree) -> list[tuple[int, str]]:
+    def add(
+        self,
+        *,
+        obs: Tree,
+        action: Tree,
+        next_obs: Tree,
+        reward: np.ndarray,
+        terminated: np.ndarray,
+        truncated: np.ndarray,
+        nodes: Sequence[tuple[int, str]],
+    ) -> list[tuple[int, str]]:
         """Store frames (arguments: `ReplayBuffer.add`), and return the nodes that the replay buffer gave them."""
         ...
 

@@ -64,7 +64,7 @@ class LearnerProcess:
 
     def serve(self) -> None:
         """Obey, for ever."""
-        threading.Thread(target=self._read, daemon=True).start()
+        threading.Thread(target=self._read, name="orders", daemon=True).start()
         while True:
             try:
                 (order, what), size = self._inbox.get(timeout=self._until_publication())

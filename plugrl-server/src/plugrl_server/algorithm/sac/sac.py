@@ -1,13 +1,15 @@
 """SAC as the server runs it: acting, storing, which updates are due, state. The mathematics is in `sac_learner`."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from plugrl_server.algorithm.base_algorithm import BaseAlgorithm, FeedbackRows, Node
+from plugrl_server.algorithm.concurrent.remote_learner import RemoteLearner
 from plugrl_server.algorithm.registration import register_algo
 from plugrl_server.algorithm.sac.sac_config import SACConfig
-from plugrl_server.algorithm.sac.sac_learner import SACLearner
+from plugrl_server.algorithm.sac.sac_learner import SACLearner, build_learner
 from plugrl_server.common.checkpoint_manager import Checkpoint, CheckpointError
 from plugrl_server.common.config_error import ConfigError
 from plugrl_server.learning.rng import load_rng_state, rng_state
@@ -28,7 +30,8 @@ class SAC(BaseAlgorithm):
 
     Attributes:
         due: Updates due, a number with a fraction where `updates_per_step` is none.
-        learner: Takes frames and does the updates.
+        learner: Takes frames and does the updates: here, or with `concurrent` in a process of its own, which does the
+            same ones in the same order, later.
     """
 
     on_policy = False
@@ -44,7 +47,18 @@ class SAC(BaseAlgorithm):
         self.due = 0.0
         self.reported_updates = 0
         self.saved_step = 0
-        self.learner = SACLearner(config, policy)
+        self.learner: SACLearner | RemoteLearner = SACLearner(config, policy)
+
+    def init_optimizers(self) -> None:
+        """Start the learner's own process, with `concurrent`."""
+        if self.config.concurrent and isinstance(self.learner, SACLearner):
+            build = partial(build_learner, self.config, type(self.policy), self.policy.config)
+            self.learner = RemoteLearner(self.learner, build)
+
+    def close(self) -> None:
+        """End the learner's own process."""
+        if isinstance(self.learner, RemoteLearner):
+            self.learner.close()
 
     # Acting and storing ------------------------------------------------------------------------------------------
 
@@ -89,6 +103,8 @@ class SAC(BaseAlgorithm):
         updates = min(int(self.due), MAX_UPDATES)
         self.learner.update(updates)
         self.due -= updates
+        if isinstance(self.learner, RemoteLearner) and self.should_stop():
+            self.learner.catch_up()  # so that the last row tells of all updates
         if not self._report_is_due():
             return self.global_step, None
         self.reported_updates = self.learner.updates
@@ -119,7 +135,7 @@ class SAC(BaseAlgorithm):
     def create_checkpoint(self) -> Checkpoint:
         """Return weights, optimizers, the replay buffer, generators and counters."""
         self.saved_step = self.global_step
-        meta = {
+        meta = {  # first the learner's state: one of another process brings that of the policy and the optimizers along
             "due": self.due,
             "reported_updates": self.reported_updates,
             "saved_step": self.saved_step,

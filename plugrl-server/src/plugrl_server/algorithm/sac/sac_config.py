@@ -42,6 +42,8 @@ class SACConfig(BaseAlgoConfig):
     """Entropy of a chunk that the temperature is tuned for; default: minus the numbers in a chunk."""
     report_interval: int = 1000
     """Updates between rows of metrics."""
+    concurrent: bool = False
+    """Learn in a process of its own, while this one goes on acting with the newest weights it has."""
     save_interval: int = 50_000
     """Frames between checkpoints, which hold the replay buffer."""
 

@@ -90,7 +90,7 @@ class SACLearner:
         self,
         *,
         obs: Tree,
-        action: np.ndarray,
+        action: Tree,
         next_obs: Tree,
         reward: np.ndarray,
         terminated: np.ndarray,
@@ -224,3 +224,8 @@ class SACLearner:
             name: [] if values is None else list(values.to(self.policy.device).unbind())
             for name, values in state["told"].items()
         }
+
+
+def build_learner(config: SACConfig, policy_class: type[SACPolicy], policy_config: Any) -> SACLearner:
+    """Return a learner on a policy of its own, for another process."""
+    return SACLearner(config, policy_class(policy_config))
