@@ -360,16 +360,9 @@ class Run:
     def _resume_command(self) -> list[str]:
         config, chosen = self._config, self._source.selection
         names = (chosen.policy_uid, chosen.policy_variant, chosen.algo_uid, chosen.algo_variant)
-        return resume_command(
-            [PROGRAM, *names],
-            self._name,
-            config.checkpoint_base_dir,
-            {
-                "import": config.import_,
-                "client": config.client,
-                "learners": [str(config.learners)][config.learners < 2 :],
-            },
-        )
+        learners = [str(config.learners)] if config.learners > 1 else []
+        again = {"import": config.import_, "client": config.client, "learners": learners}
+        return resume_command([PROGRAM, *names], self._name, config.checkpoint_base_dir, again)
 
     def _reason(self, result: RunResult) -> str:
         if result.reason != CLIENTS_FINISHED:

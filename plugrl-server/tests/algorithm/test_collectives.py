@@ -16,6 +16,8 @@ dist.init_process_group("gloo", store=dist.FileStore(sys.argv[1], 2), rank=1, wo
 collectives = TorchCollectives(dist.new_group(backend="gloo"))
 tree = collectives.broadcast()
 assert tree["none"] is None and tree["text"] == "a" and tree["array"].tolist() == [1, 2], tree
+assert tree["frames"].dtype == "uint8" and tree["frames"].shape == (256, 300) and (tree["frames"] == 5).all()
+tree["frames"][:] = 0
 total = tree["tensors"][0].float()
 collectives.add_up(total)
 assert total.tolist() == [[0.0, 3.0], [6.0, 9.0]], total
@@ -63,7 +65,8 @@ def test_trees_and_sums_cross_processes_and_a_lost_learner_is_told(second):
     assert (collectives.rank, collectives.world_size) == (0, 2)
     pixels = torch.tensor([[0, 2], [1, 3]], dtype=torch.uint8).T  # not contiguous
     tensors = (pixels, torch.ones(1, dtype=torch.bool), torch.tensor([1.5]).bfloat16(), torch.zeros(0, 2).long())
-    tree = {"none": None, "text": "a", "array": np.array([1, 2]), "tensors": tensors}
+    large = np.full((300, 256), 5, np.uint8).T
+    tree = {"none": None, "text": "a", "array": np.array([1, 2]), "frames": large, "tensors": tensors}
     assert collectives.broadcast(tree) is tree
     total = torch.tensor([[0.0, 2.0], [4.0, 6.0]])
     collectives.add_up(total)

@@ -4,6 +4,8 @@ import dataclasses
 import re
 from typing import Any
 
+import numpy as np
+
 from plugrl_server.learning import trees
 from plugrl_server.learning.trees import Tree
 
@@ -38,7 +40,7 @@ class Collectives:
         """Return the tree that rank 0 passed; what the others pass is not read.
 
         Waits as long as it takes, since environments may be slow between two learn steps. Tensors arrive on the same
-        kind of device, everything else is pickled.
+        kind of device; so do large arrays, and everything else is pickled.
 
         Raises:
             LearnersLost: Another learner is gone.
@@ -60,7 +62,7 @@ class TorchCollectives(Collectives):
     def __init__(self, control: Any, data: Any = None) -> None:
         import torch.distributed
 
-        self._dist, self._cpu = torch.distributed, torch.device("cpu")
+        self._torch, self._dist = torch, torch.distributed
         self._control, self._data = control, data
         self.rank, self.world_size = self._dist.get_rank(), self._dist.get_world_size()
 
@@ -75,7 +77,7 @@ class TorchCollectives(Collectives):
         """See `Collectives.broadcast`: one pickled outline, then the tensors, each by itself."""
         outline = [trees.map_leaves(_described, tree) if self.rank == 0 else None]
         try:
-            self._dist.broadcast_object_list(outline, src=0, group=self._control, device=self._cpu)
+            self._dist.broadcast_object_list(outline, src=0, group=self._control, device=self._torch.device("cpu"))
             if self.rank == 0:
                 trees.map_leaves(self._exchange, tree)
                 return tree
@@ -84,29 +86,45 @@ class TorchCollectives(Collectives):
             raise _lost(error) from error
 
     def _exchange(self, leaf: Any) -> Any:
-        """Send or receive a tensor; leave any other leaf as it is."""
-        if trees.is_tensor(leaf) and leaf.numel():
+        """Send or receive a tensor or a large array; leave any other leaf as it is."""
+        tensor = self._torch.from_numpy(leaf) if _is_large_array(leaf) else leaf
+        if trees.is_tensor(tensor) and tensor.numel():
             # A receiver's tensor is contiguous, so it is filled in place.
-            self._dist.broadcast(leaf.detach().contiguous(), src=0, group=self._data)
+            self._dist.broadcast(tensor.detach().contiguous(), src=0, group=self._data)
         return leaf
 
 
 @dataclasses.dataclass(frozen=True)
 class _Empty:
-    """A tensor's place in an outline."""
+    """The place of a tensor (or, without a device, an array) in an outline."""
 
     shape: tuple[int, ...]
     dtype: Any
-    device: str
+    device: str | None
+
+
+LARGE = 2**16
+"""Bytes from which on an array is worth a message of its own."""
+
+
+def _is_large_array(leaf: Any) -> bool:
+    return isinstance(leaf, np.ndarray) and leaf.nbytes >= LARGE and leaf.dtype.name in _NUMBERS
+
+
+_NUMBERS = {"bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"}
 
 
 def _described(leaf: Any) -> Any:
+    if _is_large_array(leaf):
+        return _Empty(leaf.shape, leaf.dtype, None)
     return _Empty(tuple(leaf.shape), leaf.dtype, leaf.device.type) if trees.is_tensor(leaf) else leaf
 
 
 def _allocated(leaf: Any) -> Any:
     if not isinstance(leaf, _Empty):
         return leaf
+    if leaf.device is None:
+        return np.empty(leaf.shape, leaf.dtype)
     import torch
 
     return torch.empty(leaf.shape, dtype=leaf.dtype, device=leaf.device)

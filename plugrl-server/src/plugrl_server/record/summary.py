@@ -64,7 +64,7 @@ def resume_command(command: Sequence[str], name: str, base: Path, repeated: Mapp
         command: The server's command and the four names.
         name: The run's own name.
         base: `--checkpoint-base-dir`.
-        repeated: Values of the repeatable flags that have to be given again, by name.
+        repeated: Values of the flags that have to be given again, by name.
     """
     words = [*command, "--resume", "--exp-name", name]
     if base != Path("checkpoints"):
