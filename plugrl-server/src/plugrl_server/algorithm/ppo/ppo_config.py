@@ -70,7 +70,7 @@ class PPOPendulumConfig(PPOConfig):
 
     An iteration is a quarter of the zoo's, 256 steps of 4 environments: a whole episode of each, and four times as many
     iterations. Rewards are normalised, which the zoo does not do: the critic has the scale of returns at once. A small
-    entropy bonus stands for the zoo's state-dependent exploration: without it, exploration ends too early on some seeds.
+    entropy bonus stands for the zoo's state-dependent exploration: without it, some seeds stop exploring too early.
     """
 
     global_steps: int | None = 102_400
