@@ -96,3 +96,28 @@ def test_lost_weights_give_nan_actions():
     with torch.no_grad():
         policy.actor[0].weight.fill_(torch.nan)
     assert np.isnan(policy.get_action_and_runtime_state(policy.fake_obs(2))[0]).all()
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+def test_inference_in_numpy_samples_what_torch_would(noise):
+    quick, plain = make(exploration_noise=noise), make(exploration_noise=noise)
+    plain._numpy_flow.usable = lambda rows: False
+    assert quick._numpy_flow.usable(5)
+    obs = quick.fake_obs(5)
+    obs["states"]["state"] += np.arange(5)[:, None]
+    chains = [policy.get_action_and_runtime_state(obs)[1]["chain"] for policy in (quick, plain)]
+    np.testing.assert_allclose(*chains, atol=1e-5)
+    assert chains[0].shape == (5, 11, 1, 2)
+
+
+def test_frozen_early_steps_run_their_own_weights():
+    policy = make()
+    obs = policy.fake_obs(3)
+    policy.deterministic = True
+    before = policy.get_action_and_runtime_state(obs)[1]["chain"]
+    policy.freeze_early_steps(6)
+    with torch.no_grad():
+        policy.actor[-1].bias.fill_(2.0)
+    after = policy.get_action_and_runtime_state(obs)[1]["chain"]
+    np.testing.assert_allclose(after[:, :7], before[:, :7], atol=1e-5)
+    assert not np.allclose(after[:, 7], before[:, 7], atol=1e-2)

@@ -23,10 +23,15 @@ class FlowPolicy(DenoisingPolicy):
 
     Attributes:
         critic: The networks `value` depends on; all other parameters are the actor's.
+        exploration_std: Standard deviation of the noise that each Euler step adds.
     """
 
     config: FlowPolicyConfig
     critic: nn.Module
+
+    def __init__(self, config: FlowPolicyConfig) -> None:
+        super().__init__(config)
+        self.exploration_std = config.exploration_noise / config.num_steps**0.5
 
     # What a subclass writes --------------------------------------------------------------------------------------
 
@@ -49,7 +54,7 @@ class FlowPolicy(DenoisingPolicy):
     def denoise_step(self, features: Tree, x: torch.Tensor, k: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return mean f4[N, H, A] and standard deviation f4[] of the next state: one Euler step."""
         mean = x - self.velocity(features, x, 1 - k / self.num_steps) / self.num_steps
-        return mean, x.new_tensor(self.config.exploration_noise / self.num_steps**0.5)
+        return mean, x.new_tensor(self.exploration_std)
 
     # Parameters --------------------------------------------------------------------------------------------------
 

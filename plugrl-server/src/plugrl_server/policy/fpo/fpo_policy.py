@@ -6,6 +6,7 @@ from torch import nn
 from plugrl_server.policy.encoders.observation_encoder import ObservationEncoder
 from plugrl_server.policy.flow.flow_policy import FlowPolicy
 from plugrl_server.policy.fpo.fpo_policy_config import FPOPolicyConfig
+from plugrl_server.policy.fpo.numpy_flow import NumpyFlow
 from plugrl_server.policy.fpo.silu_mlp import silu_mlp, time_embedding
 from plugrl_server.policy.registration import register_policy
 from plugrl_server.policy.state import Tree
@@ -35,6 +36,7 @@ class FPOPolicy(FlowPolicy):
         self.actor = silu_mlp(width + numbers + config.time_embedding, config.actor_hidden_sizes, numbers)
         self.critic = nn.Sequential(critic_encoder, silu_mlp(width, config.critic_hidden_sizes, 1))
         self.to(self.device, self.dtype)
+        self._numpy_flow = NumpyFlow(self.actor, numbers, self.num_steps, config.time_embedding, config.output_scale)
 
     def condition(self, features: Tree) -> torch.Tensor:
         """Return the states and encoded images side by side, [N, width]."""
@@ -46,6 +48,18 @@ class FPOPolicy(FlowPolicy):
         inputs = torch.cat([features, x.flatten(1), time_embedding(t, self.config.time_embedding)], -1)
         outputs: torch.Tensor = self.actor(inputs.to(self.dtype))
         return outputs.float().view_as(x) * self.config.output_scale
+
+    def forward(self, features: Tree, x: torch.Tensor, noise: torch.Tensor, steps: range) -> list[torch.Tensor]:
+        """Return the states that steps lead to, as `DenoisingPolicy.forward` does, in NumPy where that is quicker."""
+        if self.image_keys or self.early_steps or not self._numpy_flow.usable(len(x)):
+            return super().forward(features, x, noise, steps)
+        std = 0.0 if self.deterministic else self.exploration_std
+        states = []
+        for k, mean in zip(steps, self._numpy_flow(features.numpy(), x.flatten(1).numpy(), steps), strict=True):
+            if std:
+                mean += std * noise[k].flatten(1).numpy()
+            states.append(torch.from_numpy(mean).view_as(x))
+        return states
 
     def value(self, features: Tree) -> torch.Tensor:
         """Return the value of N observations, f4[N]."""
