@@ -66,6 +66,7 @@ def test_trees_and_sums_cross_processes_and_a_lost_learner_is_told(second):
     pixels = torch.tensor([[0, 2], [1, 3]], dtype=torch.uint8).T  # not contiguous
     tensors = (pixels, torch.ones(1, dtype=torch.bool), torch.tensor([1.5]).bfloat16(), torch.zeros(0, 2).long())
     large = np.full((300, 256), 5, np.uint8).T
+    large.setflags(write=False)
     tree = {"none": None, "text": "a", "array": np.array([1, 2]), "frames": large, "tensors": tensors}
     assert collectives.broadcast(tree) is tree
     total = torch.tensor([[0.0, 2.0], [4.0, 6.0]])

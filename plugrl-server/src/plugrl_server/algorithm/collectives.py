@@ -87,9 +87,9 @@ class TorchCollectives(Collectives):
 
     def _exchange(self, leaf: Any) -> Any:
         """Send or receive a tensor or a large array; leave any other leaf as it is."""
-        tensor = self._torch.from_numpy(leaf) if _is_large_array(leaf) else leaf
+        # What a receiver allocated is contiguous and writable, so it is filled in place.
+        tensor = self._torch.from_numpy(np.require(leaf, None, "CW")) if _is_large_array(leaf) else leaf
         if trees.is_tensor(tensor) and tensor.numel():
-            # A receiver's tensor is contiguous, so it is filled in place.
             self._dist.broadcast(tensor.detach().contiguous(), src=0, group=self._data)
         return leaf
 

@@ -1,0 +1,117 @@
+"""Torchrun starts the learners: exit codes, signals and names, with processes that import nothing heavy."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from plugrl_server.common.config_error import ConfigError
+from plugrl_server.learners import torchrun
+
+PARTS = {
+    "well": "pass",
+    "at_zero": "assert os.environ['RANK'] == '0'",
+    "wait": "signal.sigwait({signal.SIGUSR1})",
+    "killed": "os.kill(os.getpid(), signal.SIGKILL)",
+    "fails": "sys.exit(3)",
+    "stops": "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT});"
+    "Path(os.environ['PLUGRL_RANK_0_FILE']).write_text(str(os.getpid()));"
+    "os.kill(os.getppid(), signal.SIGINT); signal.sigwait({signal.SIGINT}); sys.exit(130)",
+    "interrupts": "os.kill(os.getppid(), signal.SIGINT); signal.sigwait({signal.SIGUSR1})",
+    "tells": "Path('told').write_text(repr((sys.argv[1:], os.environ['OMP_NUM_THREADS'], os.environ['WORLD_SIZE'])))",
+}
+
+
+@pytest.fixture(autouse=True)
+def environment(tmp_path, monkeypatch):
+    """The environment, the folder and the signal handlers as they were."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    os.environ.pop("TORCHELASTIC_RUN_ID", None)
+    yield
+    assert signal.getsignal(signal.SIGINT) == handlers[signal.SIGINT]
+    assert signal.getsignal(signal.SIGTERM) == handlers[signal.SIGTERM]
+    signal.signal(signal.SIGQUIT, handlers[signal.SIGQUIT])
+
+
+def launched(rank_0, rank_1, *words):
+    """The exit code of two processes, each doing one of `PARTS`; what they leave running is killed."""
+    code = (
+        "import os, signal, sys; from pathlib import Path;"
+        "Path('pid-' + os.environ['RANK']).write_text(str(os.getpid()));"
+        f"exec({[PARTS[rank_0], PARTS[rank_1]]!r}[int(os.environ['RANK'])])"
+    )
+    return torchrun.launch([sys.executable, "-c", code, *words], 2)
+
+
+def left_running():
+    pids = [int(path.read_text()) for path in Path.cwd().glob("pid-*")]
+    assert pids
+    return [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+
+
+def test_learners_that_end_well_end_the_command_well(capfd):
+    assert launched("tells", "well", "--client", "echo $$ ${local_rank}", "") == 0
+    words, threads, size = eval(Path("told").read_text())
+    assert words == ["--client", "echo $$ ${local_rank}", ""]
+    assert int(threads) >= 1
+    assert size == "2"
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("rank_0", "code"), [("fails", 3), ("killed", 128 + 9)])
+def test_the_exit_code_is_rank_0s_and_the_others_end(rank_0, code, capfd):
+    assert launched(rank_0, "wait") == code
+    assert left_running() == []
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("rank_1", "ending"), [("killed", "was ended by SIGKILL"), ("fails", "exited with 3")], ids=["killed", "failed"]
+)
+def test_a_learner_that_dies_fails_the_command_by_name(rank_1, ending, capfd):
+    assert launched("wait", rank_1) == 1
+    assert left_running() == []
+    pid = Path("pid-1").read_text()
+    assert capfd.readouterr().err == f"error: learner 1 (process {pid}) {ending}\n"
+
+
+def test_a_signal_reaches_rank_0_alone_which_stops_in_its_own_time():
+    assert launched("stops", "wait") == 130
+    assert left_running() == []
+
+
+def test_a_signal_before_rank_0_is_there_ends_the_command():
+    with pytest.raises(KeyboardInterrupt):
+        launched("wait", "interrupts")
+    assert left_running() == []
+
+
+def test_a_process_that_torchrun_did_not_start_is_to_be_launched():
+    assert torchrun.place(2) == (0, False)
+
+
+def test_a_process_of_torchruns_knows_its_place_and_rank_0_announces_itself(tmp_path, monkeypatch):
+    ended = []
+    monkeypatch.setattr(torchrun, "_end_with_agent", lambda: ended.append(True))
+    os.environ.update(TORCHELASTIC_RUN_ID="x", RANK="1", WORLD_SIZE="2", PLUGRL_RANK_0_FILE=str(tmp_path / "rank-0"))
+    assert torchrun.place(2) == (1, True)
+    assert not (tmp_path / "rank-0").exists()
+    os.environ["RANK"] = "0"
+    assert torchrun.place(2) == (0, True)
+    assert (tmp_path / "rank-0").read_text() == str(os.getpid())
+    assert ended == [True]
+
+
+def test_another_number_of_processes_than_learners_is_refused():
+    os.environ.update(TORCHELASTIC_RUN_ID="x", RANK="0", WORLD_SIZE="4")
+    with pytest.raises(ConfigError, match="--learners 2: torchrun started 4 processes"):
+        torchrun.place(2)
+
+
+def test_the_command_is_run_again_in_the_way_it_was_started(monkeypatch):
+    monkeypatch.setattr(sys, "orig_argv", ["python3", "-c", "import mine; main()", "ppo"])
+    assert torchrun.this_command(None) == [sys.executable, "-c", "import mine; main()", "ppo"]
+    assert torchrun.this_command(["ppo"]) == [sys.executable, "-m", "plugrl_server.cli", "ppo"]
