@@ -180,6 +180,12 @@ def test_lesson_25_a_builtin_without_its_extra_stays_listed_with_the_install_com
         registry.get_class("fly")
 
 
+def test_a_package_without_an_extra_is_installed_by_its_name():
+    builtin = BuiltIn("swim", "pkg.swim_config", "pkg.swim", needs=("no_such_fins",))
+    assert builtin.install_command == "uv pip install no_such_fins"
+    assert BuiltIn("walk", "pkg.walk_config", "pkg.walk", needs=("json",)).install_command is None
+
+
 def test_an_installed_extra_is_not_missing(registry):
     assert registry.missing_extras() == {}
 

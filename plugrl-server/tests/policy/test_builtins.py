@@ -13,7 +13,7 @@ def test_every_row_registers_its_class_and_configuration():
     for builtin in BUILTIN_POLICIES:
         importlib.import_module(builtin.config_module)
         if builtin.install_command is not None:
-            with pytest.raises(ImportError, match=f"{builtin.uid} needs an extra that is not installed: uv pip install"):
+            with pytest.raises(ImportError, match=f"{builtin.uid} needs an extra that is not installed: uv pip"):
                 POLICIES.get_class(builtin.uid)
             continue
         cls = POLICIES.get_class(builtin.uid)
