@@ -266,6 +266,12 @@ def test_a_learn_step_leaves_should_save_alone():
     assert trainer.should_save()
 
 
+def test_closing_is_passed_on():
+    closed = []
+    Trainer(Recorder(close=lambda: closed.append(True)), save=None).close()
+    assert closed == [True]
+
+
 @pytest.mark.parametrize("on_policy", [True, False])
 def test_a_failed_learn_step_never_leaves_a_half_updated_checkpoint(on_policy):
     """Lesson 9: the state from before the step is what is saved, where there is a copy of it."""
