@@ -57,11 +57,13 @@ class LeRobotDiffusionPolicy(DiffusionPolicy):
     """
 
     config: LeRobotDiffusionPolicyConfig
+    model: Any
+    _timesteps: torch.Tensor
 
     def __init__(self, config: LeRobotDiffusionPolicyConfig) -> None:
         device = resolve_device(config.device)
         pretrained = load_pretrained(config.policy_path, device, type_name="diffusion")
-        theirs, scheduler = pretrained.config, pretrained.policy.diffusion.noise_scheduler  # type: ignore[union-attr]
+        theirs, scheduler = pretrained.config, pretrained.policy.diffusion.noise_scheduler
         self._check_actions(config, pretrained)
         self._lerobot_bounds = _bounds_of(pretrained, device)
         steps = config.num_steps or theirs.num_inference_steps or theirs.num_train_timesteps
@@ -76,15 +78,15 @@ class LeRobotDiffusionPolicy(DiffusionPolicy):
         self._check_inputs(pretrained)
         self._bounds = self._lerobot_bounds
         self.horizon = int(theirs.horizon)
-        self.model: Any = pretrained.policy.diffusion
+        self.model = pretrained.policy.diffusion
         self._pretrained = (pretrained,)  # in a tuple, so that the module is registered once
         scheduler.set_timesteps(steps)
         self._timesteps = scheduler.timesteps.to(self.device)
         self._use_schedule(scheduler.alphas_cumprod.double().cpu().numpy())
         width = sum(pretrained.states().values())
         if images := pretrained.images():
-            encoder = self.model.rgb_encoder
-            one = encoder[0] if isinstance(encoder, nn.ModuleList) else encoder
+            encoders: Any = self.model.rgb_encoder
+            one = encoders[0] if isinstance(encoders, nn.ModuleList) else encoders
             width += len(images) * int(one.feature_dim)
         self.critic = residual_mlp(width, config.critic_sizes, 1, nn.Mish)
         self.to(self.device, self.dtype)

@@ -29,6 +29,7 @@ class LeRobotPolicy(BaseTorchPolicy):
     """
 
     config: LeRobotPolicyConfig
+    model: Any
 
     def __init__(self, config: LeRobotPolicyConfig) -> None:
         super().__init__(config)
@@ -44,7 +45,7 @@ class LeRobotPolicy(BaseTorchPolicy):
         )
         self.action_dim = self.pretrained.action_dim
         self.key_map = KeyMap.parse(config.key_map)
-        self._inputs = {**self.pretrained.states(), **self.pretrained.images()}
+        self._inputs: dict[str, Any] = {**self.pretrained.states(), **self.pretrained.images()}
         _check_names(self.key_map, self._inputs)
         self._space: ActionSpace | None = None
 
@@ -60,7 +61,8 @@ class LeRobotPolicy(BaseTorchPolicy):
 
     def fake_obs(self, n: int) -> dict[str, Any]:
         """Return an all-zero observation of n environments, of the names and shapes that the key map asks for."""
-        images, states = {}, {}
+        images: dict[str, np.ndarray] = {}
+        states: dict[str, np.ndarray] = {}
         for key, names in self._sources({"images": {}, "states": {}}).items():
             shape = self._inputs[key]
             if isinstance(shape, tuple):
@@ -101,7 +103,7 @@ class LeRobotPolicy(BaseTorchPolicy):
         """
         if self.key_map.sources:
             return self.key_map.sources
-        sources = {key: (key.rsplit(".", 1)[-1],) for key in self._inputs}
+        sources: dict[str, tuple[str, ...]] = {key: (key.rsplit(".", 1)[-1],) for key in self._inputs}
         images = [key for key, shape in self._inputs.items() if isinstance(shape, tuple)]
         if len(images) == len(obs["images"]) == 1:
             sources[images[0]] = tuple(obs["images"])

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from plugrl_server.common.config_error import ConfigError, require
 
@@ -31,7 +30,7 @@ class Pretrained:
         postprocess: Takes actions [n, A] of the policy, returns them in the environment's units.
     """
 
-    policy: nn.Module
+    policy: Any
     preprocess: Callable[[dict[str, Any]], dict[str, Any]]
     postprocess: Callable[[torch.Tensor], torch.Tensor]
 
