@@ -86,7 +86,7 @@ class LeRobotDiffusionPolicy(DiffusionPolicy):
         width = sum(pretrained.states().values())
         if images := pretrained.images():
             encoders: Any = self.model.rgb_encoder
-            one = encoders[0] if isinstance(encoders, nn.ModuleList) else encoders
+            one: Any = encoders[0] if isinstance(encoders, nn.ModuleList) else encoders
             width += len(images) * int(one.feature_dim)
         self.critic = residual_mlp(width, config.critic_sizes, 1, nn.Mish)
         self.to(self.device, self.dtype)
