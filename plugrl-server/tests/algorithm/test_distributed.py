@@ -46,18 +46,16 @@ class Regression(Almost):
 
     def step(self, inputs, targets):
         (mine, wanted), weight = self.shard((inputs, targets), len(inputs))
+        loss = (self.model(mine.to(self.model[0].weight.dtype)).float() - wanted).square().mean()
         self.optimizer.zero_grad()
-        share = torch.zeros(())
-        if weight:
-            share = weight * (self.model(mine.to(self.model[0].weight.dtype)).float() - wanted).square().mean()
-            share.backward()
+        self.backward(loss, weight)
         self.all_reduce_gradients(self.optimizer)
         if isinstance(self.optimizer, FlatAdam):
             self.optimizer.step(max_grad_norm=0.5)
         else:
             nn.utils.clip_grad_norm_(self.model.parameters(), 0.5)
             self.optimizer.step()
-        return self.add_up(share.detach())
+        return self.add_up(weight * loss.detach())
 
     def weights(self):
         return nn.utils.parameters_to_vector(self.model.parameters()).detach()

@@ -9,6 +9,7 @@ Only rank 0 has environments, storage and checkpoints. How the processes find ea
 makes the `Collectives`.
 """
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from plugrl_server.algorithm.base_algorithm import BaseAlgorithm
@@ -32,7 +33,7 @@ class DDPAlgorithm(BaseAlgorithm):
     There, for each mini-batch:
 
         rows, weight = self.shard(minibatch, n)     # this learner's rows, and their part of the n
-        if weight: (weight * mean_loss(rows)).backward()
+        self.backward(mean_loss(rows), weight)
         self.all_reduce_gradients(optimizer)        # before the gradient's norm is clipped
         optimizer.step(max_grad_norm)
 
@@ -109,11 +110,21 @@ class DDPAlgorithm(BaseAlgorithm):
     # Inside learn_batch ------------------------------------------------------------------------------------------
 
     def shard(self, minibatch: Tree, rows: int) -> tuple[Tree, float]:
-        """Return this learner's rows of a mini-batch, and their part of its rows: 1.0 alone, 0.0 where it has none."""
+        """Return this learner's rows of a mini-batch, and their part of its rows; alone that is 1.0.
+
+        A learner that has none, of a mini-batch of fewer rows than learners, gets one of another's with the weight 0.
+        """
         if self.world_size == 1:
             return minibatch, 1.0
         mine = self.collectives.shard(rows)
-        return trees.take(minibatch, mine), (mine.stop - mine.start) / rows
+        weight = (mine.stop - mine.start) / rows
+        return trees.take(minibatch, mine if weight else slice(mine.start, mine.start + 1)), weight
+
+    def backward(self, loss: Any, weight: float, inputs: Sequence[Any] | None = None) -> None:
+        """Add the gradient of a mean loss over this learner's rows, by their weight, to the gradients there are."""
+        import torch
+
+        torch.autograd.backward(loss if weight == 1.0 else weight * loss, inputs=inputs)
 
     def all_reduce_gradients(self, optimizer: Any) -> None:
         """Add up the gradients of all learners, in float32 and by one collective.

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import torch
 
-from plugrl_server.algorithm.base_algorithm import BaseAlgorithm, FeedbackRows, Node
+from plugrl_server.algorithm.base_algorithm import FeedbackRows, Node
+from plugrl_server.algorithm.distributed import DDPAlgorithm
 from plugrl_server.algorithm.on_policy.on_policy_config import OnPolicyConfig
 from plugrl_server.common.checkpoint_manager import Checkpoint, CheckpointError
 from plugrl_server.learning import trees
@@ -55,7 +56,25 @@ def normalized(advantage: torch.Tensor) -> torch.Tensor:
     return (advantage - mean) / (deviation + 1e-8)
 
 
-class OnPolicyAlgorithm(BaseAlgorithm):
+class Iteration(NamedTuple):
+    """What every learner learns from in one iteration.
+
+    Attributes:
+        frames: The frames.
+        number: How many iterations were before it.
+        started: The global step it began at.
+        generator: State of the generator.
+        extra: From `extra_state`.
+    """
+
+    frames: Frames
+    number: int
+    started: int
+    generator: torch.Tensor
+    extra: dict[str, Any]
+
+
+class OnPolicyAlgorithm(DDPAlgorithm):
     """An algorithm that fills a buffer with frames of the current policy, learns from it, and clears it.
 
     The policy has `observe`, `features`, `value`, `update_normalizer`, `parameters` and `device`.
@@ -145,12 +164,29 @@ class OnPolicyAlgorithm(BaseAlgorithm):
         learning_rate = self._anneal()
         stored = self.rollout.stored()
         frames, discounted = self.frames(stored)
-        metrics = self.update(frames)
+        metrics = self.learn_together(self._iteration(frames))
         self.policy.update_normalizer(trees.map_leaves(torch.from_numpy, stored.obs))
         self.rollout.clear(carry=discounted)
         self.iteration += 1
         explained = explained_variance(frames.value, frames.returns)
         return self.global_step, {**metrics, **explained, "losses/learning_rate": learning_rate}
+
+    def _iteration(self, frames: Frames) -> Iteration:
+        started = self.global_step - len(self.rollout)
+        return Iteration(frames, self.iteration, started, self.generator.get_state(), self.extra_state())
+
+    def distributed_modules(self) -> dict[str, Any]:
+        """Return the policy and the optimizer, of which every learner has a copy."""
+        return {"policy": self.policy, "optimizer": self.optimizer}
+
+    def learn_batch(self, batch: Iteration) -> dict[str, float]:
+        """Learn from the frames of an iteration; a learner other than rank 0 first takes over where rank 0 stands."""
+        if self.rank:
+            self.iteration, self.global_step = batch.number, batch.started
+            self.generator.set_state(batch.generator)
+            self.load_extra_state(batch.extra)
+            self._anneal()
+        return self.update(batch.frames)
 
     def _anneal(self) -> float:
         """Set the learning rates of this iteration, and return the actor's."""

@@ -80,12 +80,16 @@ class Samples(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What one optimizer step tells, still on the device: log-ratios f4[N] before it, and f4[] losses and entropy."""
+    """What one optimizer step tells, still on the device: log-ratios f4[N] before it, and f4[] losses and entropy.
+
+    They are of the rows that this learner took, which are `weight` of the mini-batch: 1.0 where it is alone.
+    """
 
     log_ratio: torch.Tensor
     policy_loss: torch.Tensor
     value_loss: torch.Tensor
     entropy: torch.Tensor
+    weight: float
 
 
 @register_algo("ppo")
@@ -128,23 +132,23 @@ class PPO(OnPolicyAlgorithm):
         """Take the passes over the frames, and return the metrics."""
         samples = self.samples(frames)
         steps: list[Step] = []
-        clipped: list[torch.Tensor] = []
+        clipped: list[float] = []
         for _ in range(self.config.update_epochs):
             epoch = [self._step(batch) for batch in self.batches(samples)]
             steps += epoch
-            log_ratio = torch.cat([step.log_ratio for step in epoch])
-            clipped.append((log_ratio.expm1().abs() > self.config.clip_coef).float().mean())
-            approx_kl = float(approximate_kl(log_ratio))
+            log_ratio = torch.cat([step.log_ratio for step in epoch if step.weight])
+            outside = (log_ratio.expm1().abs() > self.config.clip_coef).float().mean()
+            share = torch.stack([approximate_kl(log_ratio), outside]) * (len(log_ratio) / len(samples.value))
+            approx_kl, clip_fraction = self.add_up(share).tolist()
+            clipped.append(clip_fraction)
             self._adapt(approx_kl)
             if self.config.target_kl is not None and approx_kl > self.config.target_kl:
                 break
-        return {
-            "losses/policy_loss": float(torch.stack([step.policy_loss for step in steps]).mean()),
-            "losses/value_loss": float(torch.stack([step.value_loss for step in steps]).mean()),
-            "losses/entropy": float(torch.stack([step.entropy for step in steps]).mean()),
-            "losses/approx_kl": approx_kl,
-            "losses/clip_fraction": float(torch.stack(clipped).mean()),
-        }
+        told = torch.stack([torch.stack((step.policy_loss, step.value_loss, step.entropy)) for step in steps])
+        weights = torch.tensor([step.weight for step in steps], device=told.device)
+        names = ("losses/policy_loss", "losses/value_loss", "losses/entropy")
+        means = dict(zip(names, self.add_up((weights[:, None] * told).mean(0)).tolist(), strict=True))
+        return {**means, "losses/approx_kl": approx_kl, "losses/clip_fraction": sum(clipped) / len(clipped)}
 
     @torch.no_grad()
     def samples(self, frames: Frames) -> Samples:
@@ -157,19 +161,22 @@ class PPO(OnPolicyAlgorithm):
     def _step(self, batch: Samples) -> Step:
         """Take one optimizer step; while the critic warms up, on the critic alone."""
         config = self.config
+        if config.normalize_advantages:  # by what the whole mini-batch says, also where learners share it
+            batch = batch._replace(advantage=normalized(batch.advantage))
+        batch, weight = self.shard(batch, len(batch.value))
         log_prob, entropies, value = self.policy.evaluate(batch.features, batch.sample)
         log_ratio = log_prob - batch.log_prob
-        advantage = normalized(batch.advantage) if config.normalize_advantages else batch.advantage
-        of_policy = policy_loss(log_ratio, advantage, config.clip_coef)
+        of_policy = policy_loss(log_ratio, batch.advantage, config.clip_coef)
         of_value = value_loss(value, batch.value, batch.returns, config.value_clip)
         entropy = entropies.mean()
         self.optimizer.zero_grad()
         if self.iteration < config.critic_warmup_iterations:  # an encoder that actor and critic share stays as it is
-            torch.autograd.backward(config.vf_coef * of_value, inputs=list(self.policy.critic.parameters()))
+            self.backward(config.vf_coef * of_value, weight, inputs=list(self.policy.critic.parameters()))
         else:
-            torch.autograd.backward(of_policy - config.ent_coef * entropy + config.vf_coef * of_value)
+            self.backward(of_policy - config.ent_coef * entropy + config.vf_coef * of_value, weight)
+        self.all_reduce_gradients(self.optimizer)
         self.optimizer.step(config.max_grad_norm)
-        return Step(log_ratio.detach(), of_policy.detach(), of_value.detach(), entropy.detach())
+        return Step(log_ratio.detach(), of_policy.detach(), of_value.detach(), entropy.detach(), weight)
 
     def _adapt(self, approx_kl: float) -> None:
         """Scale the learning rates by what the epoch's KL estimate says; the actor's keeps to its bounds."""
