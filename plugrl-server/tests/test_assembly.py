@@ -204,31 +204,6 @@ def test_chosen_states_count_alone():
     assert (config.obs_dim, config.image_keys, config.image_shapes) == (2, (), {})
 
 
-def test_images_are_filled_with_their_shapes():
-    both = assembly.with_declaration(gaussian(), declared(), observed(("wrist", "front"))).policy_config
-    assert (both.obs_dim, both.image_keys) == (3, ("front", "wrist"))
-    assert both.image_shapes == {"front": (40, 40, 3), "wrist": (40, 40, 3)}
-    one = assembly.with_declaration(gaussian(image_keys=("wrist",)), declared(), observed(("wrist", "front")))
-    assert one.policy_config.image_shapes == {"wrist": (40, 40, 3)}
-    assert assembly.with_declaration(one, declared(), observed(("wrist", "front"))) == one
-
-
-def test_images_alone_are_enough():
-    pixels = Observation(images={"pixels": np.zeros((1, 40, 40, 3), np.uint8)}, states={}, text=[""])
-    config = assembly.with_declaration(gaussian(), declared(), pixels).policy_config
-    assert (config.obs_dim, config.state_keys, config.image_keys) == (0, (), ("pixels",))
-    chosen = assembly.with_declaration(gaussian(state_keys=()), declared(), observed(("pixels",))).policy_config
-    assert (chosen.obs_dim, chosen.state_keys) == (0, ())
-    policy = assembly.build(assembly.with_declaration(gaussian(), declared(), pixels), seed=0).policy
-    assert policy.get_action_and_runtime_state(policy.fake_obs(2))[0].shape == (2, 1, 2)
-
-
-def test_named_images_wait_for_the_first_observation():
-    selection = gaussian(obs_dim=3, action_dim=2, image_keys=("cam",))
-    assert assembly.missing(selection) == ("image_shapes",)
-    assert assembly.missing(assembly.with_declaration(selection, None, observed(("cam",)))) == ()
-
-
 @pytest.mark.parametrize(
     ("selection", "declaration", "observation", "problem"),
     [
@@ -249,24 +224,6 @@ def test_named_images_wait_for_the_first_observation():
             declared(),
             observed(("front", "wrist"), state=3, arm=1),
             "mine sees no images (front, wrist); for the states alone: --policy.state-keys arm state",
-        ),
-        (
-            gaussian(image_keys=("top",)),
-            declared(),
-            observed(("front", "wrist")),
-            "images lack top (--policy.image-keys); sent: front, wrist",
-        ),
-        (
-            gaussian(image_keys=("front",), image_shapes={"front": (84, 84, 3)}),
-            declared(),
-            observed(("front",)),
-            "images.front [40, 40, 3], this run has [84, 84, 3]",
-        ),
-        (
-            gaussian(),
-            declared(),
-            observed(("front",), side=20),
-            "images.front [20, 20, 3]: --policy.image-encoder nature needs 36x36 or more",
         ),
         (gaussian(action_dim=6), declared(), observed(), "action_dim 2, this run has 6 (--policy.action-dim)"),
         (gaussian(obs_dim=6), declared(), observed(), "obs_dim 3, this run has 6 (--policy.obs-dim)"),

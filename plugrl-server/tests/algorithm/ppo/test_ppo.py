@@ -308,60 +308,6 @@ def test_explained_variance_is_absent_without_variance(make_ppo):
     assert "losses/explained_variance" not in algorithm.learn()[1]
 
 
-def test_the_learning_rate_is_annealed_over_the_run(make_ppo, bandit, iterate):
-    algorithm = make_ppo(global_steps=128 * 4, learning_rate=0.001)
-    rates = [iterate(algorithm, bandit)["losses/learning_rate"] for _ in range(4)]
-    assert rates == pytest.approx([0.001, 0.00075, 0.0005, 0.00025])
-    constant = make_ppo(anneal_learning_rate=False)
-    assert iterate(constant, bandit, 2)["losses/learning_rate"] == 3e-4
-
-
-def test_target_kl_skips_the_remaining_epochs(make_ppo, bandit, collect, monkeypatch):
-    counts = {}
-    for target in (None, 1e-9):
-        algorithm = make_ppo(target_kl=target, update_epochs=5, learning_rate=1e-2)
-        steps = []
-        original = algorithm.optimizer.step
-        monkeypatch.setattr(algorithm.optimizer, "step", lambda *a, s=steps, o=original: (s.append(1), o(*a)))
-        collect(algorithm, bandit)
-        algorithm.learn()
-        counts[target] = len(steps)
-    assert counts == {None: 5 * 4, 1e-9: 4}
-
-
-def test_the_value_clip_has_a_coefficient_of_its_own(make_ppo, bandit, collect):
-    """The step differs from that of the shared coefficient, and equals that of the same number."""
-    weights = {}
-    for name, changes in {
-        "shared": {},
-        "own": {"clip_vloss_coef": 0.01},
-        "equal": {"clip_vloss_coef": 0.2},
-        "off": {"clip_vloss": False, "clip_vloss_coef": 0.01},
-        "none": {"clip_vloss": False},
-    }.items():
-        algorithm = make_ppo(learning_rate=1e-2, **changes)
-        bandit.round = 0
-        collect(algorithm, bandit)
-        algorithm.learn()
-        weights[name] = algorithm.policy.critic[0].weight.detach()
-    assert torch.equal(weights["shared"], weights["equal"])
-    assert not torch.equal(weights["shared"], weights["own"])
-    assert torch.equal(weights["off"], weights["none"])
-
-
-def test_the_learning_rates_follow_the_kl(make_ppo, bandit, iterate):
-    algorithm = make_ppo(
-        desired_kl=1e-6, anneal_learning_rate=False, critic_learning_rate=3e-3, learning_rate=1e-3, update_epochs=2
-    )
-    assert iterate(algorithm, bandit)["losses/learning_rate"] == 1e-3
-    rates = [group.learning_rate for group in algorithm.optimizer.groups]
-    assert rates == pytest.approx([1e-3 / 1.5**2, 3e-3 / 1.5**2])
-    assert iterate(algorithm, bandit)["losses/learning_rate"] == pytest.approx(1e-3 / 1.5**2)
-    resumed = make_ppo(desired_kl=1e-6, anneal_learning_rate=False, critic_learning_rate=3e-3, learning_rate=1e-3)
-    resumed.load_checkpoint(algorithm.create_checkpoint())
-    assert resumed.learning_rates() == pytest.approx([1e-3 / 1.5**4, 3e-3 / 1.5**4])
-
-
 def test_rule_6_the_device_is_not_waited_for_in_every_mini_batch(make_ppo, bandit, collect, monkeypatch):
     waits = []
     for name in ("item", "__float__", "__bool__", "tolist", "cpu"):
@@ -376,23 +322,6 @@ def test_rule_6_the_device_is_not_waited_for_in_every_mini_batch(make_ppo, bandi
         algorithm.update(frames)
         counts.append(len(waits))
     assert counts[0] == counts[1] > 0
-
-
-def test_critic_warm_up_leaves_the_actor_alone(make_ppo, bandit, iterate):
-    algorithm = make_ppo(critic_warmup_iterations=1, critic_learning_rate=1e-3)
-    before = copy.deepcopy(algorithm.policy.state_dict())
-    iterate(algorithm, bandit)
-    after = algorithm.policy.state_dict()
-    assert torch.equal(before["actor.0.weight"], after["actor.0.weight"])
-    assert not torch.equal(before["critic.0.weight"], after["critic.0.weight"])
-    iterate(algorithm, bandit)
-    assert not torch.equal(before["actor.0.weight"], algorithm.policy.state_dict()["actor.0.weight"])
-
-
-def test_the_critic_can_have_its_own_learning_rate(make_ppo):
-    algorithm = make_ppo(critic_learning_rate=1e-2)
-    assert [group.learning_rate for group in algorithm.optimizer.groups] == [3e-4, 1e-2]
-    assert sum(len(group.parameters) for group in algorithm.optimizer.groups) == 13
 
 
 def test_rule_7_bfloat16_weights_are_trained_through_float32_masters(make_ppo, bandit, iterate):
