@@ -51,12 +51,12 @@ def test_an_algorithm_that_learns_in_one_process_is_refused_with_those_that_do_n
 
 def test_a_mini_batch_that_cannot_be_split_is_refused():
     check_can_share(selection(batch_size=4), 4)
-    with pytest.raises(ConfigError, match="--learners 5: a mini-batch of --algo.batch-size 4 cannot be split into 5"):
+    with pytest.raises(ConfigError, match=r"--learners 5: a mini-batch of --algo.batch-size 4 cannot be split into 5"):
         check_can_share(selection(batch_size=4), 5)
 
 
 def test_a_learner_in_a_process_of_its_own_is_not_shared():
-    with pytest.raises(ConfigError, match="--learners 2: --algo.concurrent"):
+    with pytest.raises(ConfigError, match=r"--learners 2: --algo.concurrent"):
         check_can_share(selection(concurrent=True), 2)
 
 
