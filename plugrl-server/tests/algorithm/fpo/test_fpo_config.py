@@ -29,9 +29,12 @@ def test_rule_10_presets_are_variants():
     for config in variants.values():
         config().check()
     plus_plus = FPOPlusPlusConfig()
-    assert (plus_plus.ratio, plus_plus.objective, plus_plus.loss_reduction) == ("per-sample", "aspo", "sum")
+    assert (plus_plus.ratio, plus_plus.objective) == ("per-sample", "aspo")
     assert (plus_plus.advantage_clamp, plus_plus.loss_clamp, plus_plus.difference_clamp) == (100, 20, 10)
     assert (plus_plus.ema_decay, plus_plus.ema_start) == (0.95, 500)
+    finetune = variants["plus-plus-finetune"]()
+    assert (finetune.learning_rate, finetune.critic_learning_rate, finetune.betas) == (1e-5, 1e-4, (0.9, 0.99))
+    assert (finetune.ratio, finetune.objective, finetune.loss_reduction) == ("per-sample", "aspo", "sum")
 
 
 @pytest.mark.parametrize(

@@ -99,3 +99,21 @@ def test_an_evaluation_acts_without_noise(make_fpo, bandit):
     algorithm.policy.deterministic = True
     first, second = (algorithm.infer(bandit.observation())[0] for _ in range(2))
     np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.slow
+def test_plus_plus_learns_a_bandit_and_holds_it(make_fpo, make_bandit, iterate):
+    """The known failure of FPO: it finds the best actions and goes away from them again."""
+    algorithm = make_fpo(preset=FPOPlusPlusConfig, buffer_size=256, batch_size=64, update_epochs=5)
+    metrics = iterate(algorithm, make_bandit(64), 160)
+    cost = -np.array([one["rollout/reward"] for one in metrics]).reshape(-1, 5).mean(1)
+    assert cost[0] > 1
+    assert cost.min() < 0.01
+    assert cost[-2:].mean() < 2 * cost.min()
+
+
+def test_default_learns_a_bandit(make_fpo, make_bandit, iterate):
+    algorithm = make_fpo(buffer_size=256, batch_size=64, update_epochs=5)
+    metrics = iterate(algorithm, make_bandit(64), 20)
+    assert metrics[0]["rollout/reward"] < -1
+    assert metrics[-1]["rollout/reward"] > -0.1

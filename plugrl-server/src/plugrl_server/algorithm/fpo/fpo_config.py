@@ -100,8 +100,9 @@ class FPOConfig(OnPolicyConfig):
 @register_algo_config("fpo", "plus-plus")
 @dataclasses.dataclass
 class FPOPlusPlusConfig(FPOConfig):
-    """FPO++ (Yi, Choi et al. 2026), for learning from scratch."""
+    """FPO++ (Yi, Choi et al. 2026) from scratch."""
 
+    learning_rate: float = 1e-3
     critic_learning_rate: float | None = 3e-4
     buffer_size: int = 2048
     batch_size: int = 256
@@ -110,7 +111,6 @@ class FPOPlusPlusConfig(FPOConfig):
     max_grad_norm: float | None = 0.5
     normalize_rewards: bool = True
     reward_scale: float = 1.0
-    loss_reduction: Literal["mean", "sum"] = "sum"
     ratio: Literal["mean", "per-sample"] = "per-sample"
     objective: Literal["ppo", "aspo"] = "aspo"
     advantage_clamp: float | None = 100.0
@@ -118,3 +118,16 @@ class FPOPlusPlusConfig(FPOConfig):
     difference_clamp: float | None = 10.0
     weight_decay: float = 1e-4
     ema_decay: float | None = 0.95
+
+
+@register_algo_config("fpo", "plus-plus-finetune")
+@dataclasses.dataclass
+class FPOPlusPlusFinetuneConfig(FPOPlusPlusConfig):
+    """FPO++ on a policy that is trained already: the paper's small steps, and losses summed over a chunk."""
+
+    learning_rate: float = 1e-5
+    critic_learning_rate: float | None = 1e-4
+    betas: tuple[float, float] = (0.9, 0.99)
+    loss_reduction: Literal["mean", "sum"] = "sum"
+    clip_coef: float = 0.01
+    critic_warmup_iterations: int = 1
