@@ -60,11 +60,12 @@ def _env_flag(family: str) -> str:
 
 ROWS = {
     "ppo-cartpole": Row(
-        "ppo discrete", "categorical-policy default", "classic-v1", "CartPole-v1", 100_000, 5, 475, "solved at 475"
+        "ppo discrete", "categorical-policy default", "classic-v1", "CartPole-v1", 100_000, 5, 475, "solved at 475",
+        num_envs=4,
     ),
     "ppo-pendulum": Row(
         "ppo pendulum", "gaussian-policy default", "classic-v1", "Pendulum-v1", 102_400, 5, -206,
-        "-172 +- 104 at 102,400, tuned (RL zoo)",
+        "-172 +- 104 at 102,400, tuned (RL zoo)", num_envs=4,
     ),
     "ppo-pendulum-default": Row(
         "ppo default", "gaussian-policy default", "classic-v1", "Pendulum-v1", 150_000, 5, -300,
