@@ -18,7 +18,7 @@ from plugrl_server.learners.team import Team
 from plugrl_server.policy.registration import POLICIES
 from plugrl_server.record.config_json import config_to_json
 from plugrl_server.record.run_record import Part
-from plugrl_server.training.symptoms import drifted_counters, duplicate_flags
+from plugrl_server.training.symptoms.at_start import drifted_counters, duplicate_flags
 from plugrl_server.training.trainer import Trainer
 
 logger = logging.getLogger(__name__)

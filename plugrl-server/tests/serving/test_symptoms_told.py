@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from plugrl_server.training import symptoms
+from plugrl_server.training.symptoms import while_running as symptoms
 
 EPISODE = {"episode": {"r": np.array([1.0]), "l": np.array([1]), "mask": np.array([True])}}
 

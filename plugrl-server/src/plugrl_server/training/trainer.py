@@ -21,7 +21,7 @@ from plugrl_server.common.checkpoint_manager import Checkpoint
 from plugrl_server.learning import trees
 from plugrl_server.learning.episodes import has_figures, is_finished_episode
 from plugrl_server.training.accounting import Discard
-from plugrl_server.training.symptoms import Symptoms
+from plugrl_server.training.symptoms.while_running import Symptoms
 
 
 class AlgorithmError(Exception):

@@ -1,0 +1,1 @@
+"""Signs of the known mistakes in an algorithm of one's own, told with their remedies."""
