@@ -37,9 +37,9 @@ class DPPOConfig(OnPolicyConfig):
     """Last denoising steps that learn; the ones before run the weights the run began with. Default: all learn."""
     gamma_denoising: float = 0.99
     """Discount of the advantage per denoising step that is still to come."""
-    clip_coef: float = 0.02
+    clip_coef: float = 0.05
     """Half width of the interval around 1 in which the probability ratio of the last denoising step counts."""
-    clip_coef_base: float = 0.02
+    clip_coef_base: float = 0.05
     """The same of the first denoising step that learns."""
     clip_coef_rate: float = 3.0
     """How late the half width rises from the one to the other: exponentially, at this rate."""
@@ -113,7 +113,7 @@ class DPPOHopperConfig(DPPOConfig):
     The KL estimate is that of one number of one denoising step: a chain has some hundred times as much.
     """
 
-    target_kl: float | None = 1e-3
+    target_kl: float | None = 2e-3
 
 
 @register_algo_config("dppo", "walker")
