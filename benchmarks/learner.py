@@ -1,7 +1,8 @@
 """What learning costs by itself, without environments and without a wire.
 
-One PPO learn step against a bare hand-written Torch loop of the same mathematics (bare_ppo.py), and how long
-generalised advantages take. The contenders take turns in one process, on the same frames and threads.
+One PPO learn step against a bare hand-written Torch loop of the same mathematics (bare_ppo.py), SAC's updates against
+Stable-Baselines3's (sac_learners.py), and how long generalised advantages take. The contenders take turns in one
+process, on the same frames and threads.
 
     python benchmarks/learner.py --json results.json
 """
@@ -18,6 +19,7 @@ from typing import Any
 
 import measure
 import numpy as np
+import sac_learners
 import torch
 from bare_ppo import OPTIMIZERS, ActorCritic, BarePPO, Rollout
 from plugrl_server.algorithm.base_algorithm import NO_NODE, FeedbackRows
@@ -34,6 +36,7 @@ OBS_DIM, ACTION_DIM = 17, 6  # HalfCheetah-v5
 GLOBAL_STEPS = 10_000_000
 TARGETS = {
     "ppo_update_over_bare_loop": ("at_most", 1.2),
+    "sac_updates_over_sb3": ("at_least", 1.0),
     "gae_ms": ("at_most", 5.0),
 }
 
@@ -47,9 +50,11 @@ class Size:
     rounds: int = 5
     gae_steps: int = 2048
     gae_envs: int = 64
+    sac_updates: int = 200
+    sac_frames: int = 20_000
 
 
-QUICK = Size(frames=2048, update_epochs=2, rounds=2)
+QUICK = Size(frames=2048, update_epochs=2, rounds=2, sac_updates=30, sac_frames=2000)
 
 
 # --- PPO -----------------------------------------------------------------------------------------
@@ -165,6 +170,38 @@ def ppo_results(seconds: dict[str, list[float]]) -> dict[str, Any]:
     }
 
 
+# --- SAC -----------------------------------------------------------------------------------------
+
+
+def measure_sac(size: Size, steps: measure.Steps) -> dict[str, list[float]]:
+    """Seconds of each block of updates, ours and Stable-Baselines3's; the first of each is not counted."""
+    settings = sac_learners.SACSettings(frames=size.sac_frames)
+    frames = sac_learners.Frames.random(size.sac_frames)
+    learners = {
+        "ours": sac_learners.ours(settings, frames),
+        "stable_baselines3": sac_learners.StableBaselines3(settings, frames),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in learners}
+    for turn in range(size.rounds + 1):
+        for name in list(learners) if turn % 2 else list(reversed(learners)):
+            steps.begin(f"SAC, round {turn}: {name}")
+            taken = timed(lambda: learners[name].update(size.sac_updates))  # noqa: B023 - called at once
+            if turn:
+                seconds[name].append(taken)
+    return seconds
+
+
+def sac_results(seconds: dict[str, list[float]], updates: int) -> dict[str, Any]:
+    """The ratio of updates per second, by the median of the rounds' ratios, and the quickest round of each."""
+    return {
+        "sac_updates_over_sb3": measure.median_ratio(seconds["stable_baselines3"], seconds["ours"]),
+        "sac": {
+            "most_updates_per_second": {name: round(updates / min(taken), 1) for name, taken in seconds.items()},
+            "seconds": {name: rounded(taken) for name, taken in seconds.items()},
+        },
+    }
+
+
 # --- advantages ----------------------------------------------------------------------------------
 
 
@@ -236,8 +273,12 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 def results(size: Size) -> dict[str, Any]:
     """Everything measured, headlines first."""
     with measure.progress() as bar:
-        steps = measure.Steps(bar, (size.rounds + 1) * (1 + len(OPTIMIZERS)) + 1)
-        found = {**ppo_results(measure_ppo(size, steps)), **gae_results(measure_gae(size, steps))}
+        steps = measure.Steps(bar, (size.rounds + 1) * (3 + len(OPTIMIZERS)) + 1)
+        found = {
+            **ppo_results(measure_ppo(size, steps)),
+            **sac_results(measure_sac(size, steps), size.sac_updates),
+            **gae_results(measure_gae(size, steps)),
+        }
     return {"targets": verdicts(found), **found}
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from plugrl_server.learning.rng import seed_everything
 
-TINY = learner.Size(frames=256, update_epochs=2, rounds=1, gae_steps=16, gae_envs=4)
+TINY = learner.Size(frames=256, update_epochs=2, rounds=1, gae_steps=16, gae_envs=4, sac_updates=3, sac_frames=300)
 
 
 class NoSteps:
@@ -44,6 +44,13 @@ def test_report_holds_the_headlines_and_their_targets():
     assert found["gae_ms"] == 2
     assert found["gae_least_ms"] == 1
     assert learner.verdicts({"gae_ms": 5.1})["gae_ms"] == {"at_most": 5.0, "met": False}
+
+
+def test_sac_is_told_in_updates_per_second():
+    found = learner.sac_results({"ours": [2.0, 1.0, 4.0], "stable_baselines3": [3.0, 2.0, 4.0]}, updates=10)
+    assert found["sac_updates_over_sb3"] == 1.5
+    assert found["sac"]["most_updates_per_second"] == {"ours": 10.0, "stable_baselines3": 5.0}
+    assert learner.verdicts({"sac_updates_over_sb3": 0.9})["sac_updates_over_sb3"]["met"] is False
 
 
 def test_gae_is_measured_at_the_size_that_was_asked_for():
