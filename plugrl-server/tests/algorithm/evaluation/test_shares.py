@@ -74,6 +74,17 @@ def test_what_a_connection_that_left_owes_is_done_by_the_others():
     assert rewards(book) == [1, 2, 3, 4]
 
 
+def test_connections_that_leave_when_all_is_done_change_nothing():
+    gone, staying = Client((0,), is_open=False), Client((0,))
+    book = ledger(4, gone, staying)
+    finish(book, (0, 0, 1), (1, 0, 2), (1, 0, 3), (1, 0, 4))
+    assert book.is_complete()
+    staying.is_open = False
+    finish(book, (1, 0, 5))
+    assert book.is_complete()
+    assert rewards(book) == [1, 2, 3, 4]
+
+
 def test_a_connection_that_comes_late_takes_its_share():
     book = ledger(4, Client((0,)))
     finish(book, (0, 0, 1), (0, 0, 2), (0, 0, 3))

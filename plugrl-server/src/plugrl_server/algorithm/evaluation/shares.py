@@ -69,6 +69,7 @@ class Ledger:
         self.total = total
         self.episodes: list[Episode] = []
         self._clients: list[Client] = []
+        self._complete: list[Episode] | None = None
 
     def join(self, client: Client) -> None:
         """Take a connection in."""
@@ -94,11 +95,19 @@ class Ledger:
         self.episodes += episodes
 
     def is_complete(self) -> bool:
-        """Return whether every environment has finished its share, and the shares are all that is wanted."""
-        return len(self.episodes) >= self.total and len(self.counted()) == self.total
+        """Return whether every environment has finished its share, and the shares are all that is wanted.
+
+        Once it is so, it stays so: the connections that leave when the run ends change no share any more.
+        """
+        if self._complete is None and len(self.episodes) >= self.total:
+            counted = self.counted()
+            self._complete = counted if len(counted) == self.total else None
+        return self._complete is not None
 
     def counted(self) -> list[Episode]:
         """Return the episodes that count, in the order in which they ended."""
+        if self._complete is not None:
+            return self._complete
         envs, finished, is_open = self._standing()
         left = dict(zip(envs, shares(self.total, finished, is_open), strict=True))
         counted = []
