@@ -149,6 +149,27 @@ def test_ppo_after_a_resume(pair):
     compared(pair, selection, learn_steps=2, resumed=first.create_checkpoint())
 
 
+SAC_SIZES = {"buffer_size": 500, "batch_size": 25, "learning_starts": 24, "learning_rate": 3e-3}
+
+
+@pytest.mark.parametrize(
+    ("changes", "policy_changes"),
+    [({}, {}), ({"batch_size": 26, "autotune": False, "policy_frequency": 1}, {"normalize_observations": True})],
+    ids=["ragged", "normalised"],
+)
+def test_sac(pair, changes, policy_changes):
+    selection = selected("sac-policy", "sac", policy_changes=policy_changes, **{**SAC_SIZES, **changes})
+    shared = compared(pair, selection, learn_steps=3)
+    assert shared.learner.updates >= 3
+
+
+def test_sac_after_a_resume(pair):
+    selection = selected("sac-policy", "sac", report_interval=1, **SAC_SIZES)
+    first = assembly.build(selection, seed=8)
+    trained(first, 2)
+    compared(pair, selection, learn_steps=2, resumed=first.create_checkpoint())
+
+
 class Told(Collectives):
     """A learner that is told what a list says; the last may be an error."""
 

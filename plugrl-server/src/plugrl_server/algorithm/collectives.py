@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,29 @@ class Collectives:
         """Return this learner's part of `rows` rows: contiguous, and the parts' sizes differ by at most one."""
         return slice(rows * self.rank // self.world_size, rows * (self.rank + 1) // self.world_size)
 
+    def split(self, minibatch: Tree, rows: int) -> tuple[Tree, float]:
+        """Return this learner's rows of a mini-batch, and their part of its rows; alone that is 1.0.
+
+        A learner that has none, of a mini-batch of fewer rows than learners, gets one of another's with the weight 0.
+        """
+        if self.world_size == 1:
+            return minibatch, 1.0
+        mine = self.shard(rows)
+        weight = (mine.stop - mine.start) / rows
+        return trees.take(minibatch, mine if weight else slice(mine.start, mine.start + 1)), weight
+
+    def add_up_gradients(self, optimizer: Any) -> None:
+        """Add up the gradients of all learners, in float32 and by one collective.
+
+        Args:
+            optimizer: A `FlatAdam`, or an optimizer of torch's.
+
+        Raises:
+            LearnersLost: Another learner is gone.
+        """
+        if self.world_size > 1:
+            _add_up_together(self, _gradients(optimizer))
+
     def add_up(self, tensor: Any) -> None:
         """Replace a tensor, in place, by its sum over all learners: bitwise the same on each.
 
@@ -49,6 +73,39 @@ class Collectives:
 
 
 ALONE = Collectives()
+
+
+def backward(loss: Any, weight: float, inputs: Sequence[Any] | None = None) -> None:
+    """Add the gradient of a mean loss over a learner's rows, by their weight, to the gradients there are."""
+    import torch
+
+    torch.autograd.backward(loss if weight == 1.0 else weight * loss, inputs=inputs)
+
+
+def _gradients(optimizer: Any) -> list[Any]:
+    """Return the gradients that an optimizer reads; one that no backward pass has reached is made, of zeros."""
+    if hasattr(optimizer, "gradients"):  # FlatAdam: one flat tensor a group
+        return list(optimizer.gradients)
+    import torch
+
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for parameter in parameters:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+    return [parameter.grad for parameter in parameters]
+
+
+def _add_up_together(collectives: Collectives, tensors: list[Any]) -> None:
+    """Replace each tensor, in place, by its sum over all learners; they travel as one flat tensor of float32."""
+    import torch
+
+    if len(tensors) == 1 and tensors[0].dtype == torch.float32 and tensors[0].is_contiguous():
+        collectives.add_up(tensors[0])
+        return
+    joined = torch.cat([tensor.reshape(-1).float() for tensor in tensors])
+    collectives.add_up(joined)
+    for tensor, total in zip(tensors, torch.split(joined, [tensor.numel() for tensor in tensors]), strict=True):
+        tensor.copy_(total.view_as(tensor))
 
 
 class TorchCollectives(Collectives):
@@ -88,7 +145,7 @@ class TorchCollectives(Collectives):
     def _exchange(self, leaf: Any) -> Any:
         """Send or receive a tensor or a large array; leave any other leaf as it is."""
         # What a receiver allocated is contiguous and writable, so it is filled in place.
-        tensor = self._torch.from_numpy(np.require(leaf, None, "CW")) if _is_large_array(leaf) else leaf
+        tensor = self._torch.from_numpy(np.require(leaf, None, ["C", "W"])) if _is_large_array(leaf) else leaf
         if trees.is_tensor(tensor) and tensor.numel():
             self._dist.broadcast(tensor.detach().contiguous(), src=0, group=self._data)
         return leaf

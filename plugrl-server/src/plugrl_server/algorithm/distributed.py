@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from plugrl_server.algorithm.base_algorithm import BaseAlgorithm
-from plugrl_server.algorithm.collectives import ALONE, Collectives
-from plugrl_server.learning import trees
+from plugrl_server.algorithm.collectives import ALONE, Collectives, backward
 from plugrl_server.learning.trees import Tree
 
 
@@ -114,17 +113,11 @@ class DDPAlgorithm(BaseAlgorithm):
 
         A learner that has none, of a mini-batch of fewer rows than learners, gets one of another's with the weight 0.
         """
-        if self.world_size == 1:
-            return minibatch, 1.0
-        mine = self.collectives.shard(rows)
-        weight = (mine.stop - mine.start) / rows
-        return trees.take(minibatch, mine if weight else slice(mine.start, mine.start + 1)), weight
+        return self.collectives.split(minibatch, rows)
 
     def backward(self, loss: Any, weight: float, inputs: Sequence[Any] | None = None) -> None:
         """Add the gradient of a mean loss over this learner's rows, by their weight, to the gradients there are."""
-        import torch
-
-        torch.autograd.backward(loss if weight == 1.0 else weight * loss, inputs=inputs)
+        backward(loss, weight, inputs)
 
     def all_reduce_gradients(self, optimizer: Any) -> None:
         """Add up the gradients of all learners, in float32 and by one collective.
@@ -135,8 +128,7 @@ class DDPAlgorithm(BaseAlgorithm):
         Raises:
             LearnersLost: Another learner is gone.
         """
-        if self.world_size > 1:
-            add_up_together(self.collectives, gradients(optimizer))
+        self.collectives.add_up_gradients(optimizer)
 
     def add_up(self, share: Any) -> Any:
         """Return the sum of each learner's share, a tensor; the share itself is overwritten.
@@ -147,29 +139,3 @@ class DDPAlgorithm(BaseAlgorithm):
         if self.world_size > 1:
             self.collectives.add_up(share)
         return share
-
-
-def gradients(optimizer: Any) -> list[Any]:
-    """Return the gradients that an optimizer reads; one that no backward pass has reached is made, of zeros."""
-    if hasattr(optimizer, "gradients"):  # FlatAdam: one flat tensor a group
-        return list(optimizer.gradients)
-    import torch
-
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    for parameter in parameters:
-        if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
-    return [parameter.grad for parameter in parameters]
-
-
-def add_up_together(collectives: Collectives, tensors: list[Any]) -> None:
-    """Replace each tensor, in place, by its sum over all learners; they travel as one flat tensor of float32."""
-    import torch
-
-    if len(tensors) == 1 and tensors[0].dtype == torch.float32 and tensors[0].is_contiguous():
-        collectives.add_up(tensors[0])
-        return
-    joined = torch.cat([tensor.reshape(-1).float() for tensor in tensors])
-    collectives.add_up(joined)
-    for tensor, total in zip(tensors, torch.split(joined, [tensor.numel() for tensor in tensors]), strict=True):
-        tensor.copy_(total.view_as(tensor))

@@ -1,15 +1,17 @@
 """SAC as the server runs it: acting, storing, which updates are due, state. The mathematics is in `sac_learner`."""
 
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from plugrl_server.algorithm.base_algorithm import BaseAlgorithm, FeedbackRows, Node
+from plugrl_server.algorithm.base_algorithm import FeedbackRows, Node
+from plugrl_server.algorithm.collectives import Collectives
 from plugrl_server.algorithm.concurrent.remote_learner import RemoteLearner
+from plugrl_server.algorithm.distributed import DDPAlgorithm
 from plugrl_server.algorithm.registration import register_algo
 from plugrl_server.algorithm.sac.sac_config import SACConfig
-from plugrl_server.algorithm.sac.sac_learner import SACLearner, build_learner
+from plugrl_server.algorithm.sac.sac_learner import SACLearner, Update, build_learner
 from plugrl_server.common.checkpoint_manager import Checkpoint, CheckpointError
 from plugrl_server.common.config_error import ConfigError
 from plugrl_server.learning.rng import load_rng_state, rng_state
@@ -21,7 +23,7 @@ MAX_UPDATES = 256
 
 
 @register_algo("sac")
-class SAC(BaseAlgorithm):
+class SAC(DDPAlgorithm):
     """Soft actor-critic on a replay buffer.
 
     Every stored frame beyond the first `learning_starts` makes `updates_per_step` updates due, whoever sent it; a learn
@@ -101,7 +103,7 @@ class SAC(BaseAlgorithm):
     def learn_impl(self) -> tuple[int, dict[str, Any] | None]:
         """Take the updates that are due; the metrics are None unless a report is."""
         updates = min(int(self.due), MAX_UPDATES)
-        self.learner.update(updates)
+        self._take(updates)
         self.due -= updates
         if isinstance(self.learner, RemoteLearner) and self.should_stop():
             self.learner.catch_up()  # so that the last row tells of all updates
@@ -110,9 +112,42 @@ class SAC(BaseAlgorithm):
         self.reported_updates = self.learner.updates
         return self.global_step, {**self.learner.metrics(), "losses/updates": float(self.learner.updates)}
 
+    def _take(self, updates: int) -> None:
+        if self.world_size == 1 or isinstance(self.learner, RemoteLearner):
+            self.learner.update(updates)
+            return
+        for _ in range(updates):
+            self.learn_together(self.learner.drawn())
+
     def _report_is_due(self) -> bool:
         since = self.learner.updates - self.reported_updates
         return since >= self.config.report_interval or (self._has_all_frames() and not self.should_learn())
+
+    # With several learners ---------------------------------------------------------------------------------------
+
+    def join(self, collectives: Collectives) -> None:
+        """Become one of several learners; `concurrent`, which could not, is refused beside them."""
+        super().join(collectives)
+        cast("SACLearner", self.learner).collectives = collectives
+
+    def distributed_modules(self) -> dict[str, Any]:
+        """Return the policy, the optimizers and the targets, of which every learner has a copy."""
+        learner = cast("SACLearner", self.learner)
+        return {
+            "policy": self.policy,
+            "actor": learner.actor_optimizer,
+            "critic": learner.critic_optimizer,
+            "alpha": learner.alpha_optimizer,
+            "targets": learner.targets,
+        }
+
+    def learn_batch(self, batch: Update) -> dict[str, Any]:
+        """Take one update of rank 0's choice; its metrics are added up and wait there to be reported."""
+        learner = cast("SACLearner", self.learner)
+        if self.rank:
+            learner.follow(batch)
+        learner.learn_from(batch.batch)
+        return {}
 
     # Scheduling and state ----------------------------------------------------------------------------------------
 

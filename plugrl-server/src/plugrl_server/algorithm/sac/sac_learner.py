@@ -5,11 +5,12 @@ run beside inference or in a process of its own.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from plugrl_server.algorithm.collectives import ALONE, Collectives, backward
 from plugrl_server.algorithm.sac.polyak import PolyakTarget
 from plugrl_server.algorithm.sac.sac_config import SACConfig
 from plugrl_server.learning.optim import FlatAdam, Group
@@ -55,6 +56,24 @@ OF_CRITIC = ("losses/critic_loss", "losses/q_value")
 OF_ACTOR = ("losses/actor_loss", "losses/entropy", "losses/alpha", "losses/alpha_loss")
 
 
+class Update(NamedTuple):
+    """What every learner takes one update from: rank 0 alone has frames, and draws the batch that all share.
+
+    The replay buffer is not kept by every learner: each frame would be sent to each of them too, and held as often.
+
+    Attributes:
+        batch: The whole batch.
+        updates: How many updates were before it.
+        generator: State of the generator of the noise.
+        normalizer: State of the policy's normaliser, which moves as frames come in; None where it is off.
+    """
+
+    batch: Batch
+    updates: int
+    generator: torch.Tensor
+    normalizer: dict[str, torch.Tensor] | None
+
+
 class SACLearner:
     """Replay buffer, optimizers and target networks around a policy.
 
@@ -66,7 +85,10 @@ class SACLearner:
         updates: Updates taken so far.
         replay: The frames: `observe`d observations and, as actions, chunks f4[n, D].
         target_entropy: What the temperature is tuned for.
+        collectives: The learners that share each batch.
     """
+
+    collectives: Collectives = ALONE
 
     def __init__(self, config: SACConfig, policy: SACPolicy) -> None:
         self.config = config
@@ -82,6 +104,7 @@ class SACLearner:
         self.critic_optimizer = FlatAdam([Group(list(policy.critic_parameters()), config.critic_learning_rate)])
         self.alpha_optimizer = FlatAdam([Group([policy.log_alpha], config.critic_learning_rate)])
         self.targets = PolyakTarget(policy.target_parameters(), self.critic_optimizer.weights(0))
+        self._rows, self._weight = 0, 1.0
         self._told: dict[str, list[torch.Tensor]] = {name: [] for name in OF_CRITIC + OF_ACTOR}
 
     # Storing -----------------------------------------------------------------------------------------------------
@@ -116,8 +139,23 @@ class SACLearner:
         for _ in range(n):
             self.learn_from(self.replay.sample(self.config.batch_size, self.rng))
 
+    def drawn(self) -> Update:
+        """Return the next update, for every learner to take."""
+        normalizer = self.policy.normalizer.state_dict() if self.policy.config.normalize_observations else None
+        batch = self.replay.sample(self.config.batch_size, self.rng)
+        return Update(batch, self.updates, self.generator.get_state(), normalizer)
+
+    def follow(self, update: Update) -> None:
+        """Stand where rank 0 stands before an update."""
+        self.updates = update.updates
+        self.generator.set_state(update.generator.cpu())
+        if update.normalizer is not None:
+            self.policy.normalizer.load_state_dict(update.normalizer)
+
     def learn_from(self, batch: Batch) -> None:
         """Take one update: the critics, every `policy_frequency`-th time the actor and the temperature, the targets."""
+        self._rows = len(batch.reward)
+        batch, self._weight = self.collectives.split(batch, self._rows)
         features = self.policy.features(batch.obs)
         self._update_critic(features, batch)
         self.updates += 1
@@ -140,7 +178,8 @@ class SACLearner:
         q = policy.q_values(policy.encoder(features), chunks)
         loss = critic_loss(q, target)
         self.critic_optimizer.zero_grad()
-        torch.autograd.backward(loss)
+        backward(loss, self._weight)
+        self.collectives.add_up_gradients(self.critic_optimizer)
         self.critic_optimizer.step()
         self._tell(OF_CRITIC, loss, q.mean())
 
@@ -151,25 +190,35 @@ class SACLearner:
         chunks, log_prob = policy.sample(encoded, self._noise(len(encoded)))
         loss = actor_loss(log_prob, policy.q_values(encoded, chunks), policy.log_alpha.detach().exp())
         self.actor_optimizer.zero_grad()
-        torch.autograd.backward(loss, inputs=list(policy.actor_parameters()))  # spends nothing on the critics' gradient
+        backward(loss, self._weight, list(policy.actor_parameters()))  # spends nothing on the critics' gradient
+        self.collectives.add_up_gradients(self.actor_optimizer)
         self.actor_optimizer.step()
         log_prob = log_prob.detach()
         of_alpha = alpha_loss(policy.log_alpha, log_prob, self.target_entropy)
         if self.config.autotune:
             self.alpha_optimizer.zero_grad()
-            torch.autograd.backward(of_alpha)
+            backward(of_alpha, self._weight)
+            self.collectives.add_up_gradients(self.alpha_optimizer)
             self.alpha_optimizer.step()
         self._tell(OF_ACTOR, loss, -log_prob.mean(), policy.log_alpha.exp(), of_alpha)
 
     def _noise(self, n: int) -> torch.Tensor:
-        """Return standard normal noise for n chunks, f4[n, D]."""
-        return torch.randn(n, self.policy.numbers, generator=self.generator, device=self.policy.device)
+        """Return standard normal noise for n chunks, f4[n, D]: this learner's rows of what all draw alike."""
+        rows = n if self.collectives.world_size == 1 else self._rows
+        noise = torch.randn(rows, self.policy.numbers, generator=self.generator, device=self.policy.device)
+        mine: torch.Tensor = self.collectives.split(noise, rows)[0]
+        return mine
 
     # Metrics -----------------------------------------------------------------------------------------------------
 
     def _tell(self, names: Sequence[str], *values: torch.Tensor) -> None:
-        for name, value in zip(names, values, strict=True):
-            self._told[name].append(value.detach())
+        if self.collectives.world_size > 1:
+            shares = self._weight * torch.stack([value.detach().reshape(()) for value in values])
+            self.collectives.add_up(shares)
+            values = shares.unbind()
+        if self.collectives.rank == 0:
+            for name, value in zip(names, values, strict=True):
+                self._told[name].append(value.detach())
 
     def metrics(self) -> dict[str, float]:
         """Return the means over the updates since the last call; what none of them told is absent."""
