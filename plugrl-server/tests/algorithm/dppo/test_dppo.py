@@ -14,6 +14,7 @@ from plugrl_server.algorithm.dppo.dppo import (
     value_loss,
 )
 from plugrl_server.algorithm.dppo.dppo_config import DPPOConfig
+from plugrl_server.algorithm.on_policy.on_policy_algorithm import Frames
 from plugrl_server.common.config_error import ConfigError
 from plugrl_server.learning.rng import seed_everything
 from plugrl_server.policy.dummy.dummy_policy import DummyPolicy
@@ -208,6 +209,18 @@ def test_old_probabilities_are_those_of_the_steps_that_were_sampled(make_dppo, b
         noise = (chain[:, k + 1] - mean) / std
         assert abs(noise).max() < 3.001
         assert noise.std().item() == pytest.approx(1, abs=0.1)
+
+
+def test_images_are_encoded_once_for_all_steps_of_a_frame(make_dppo):
+    algorithm = make_dppo(policy={"obs_dim": 0, "image_keys": ("eye",), "image_shapes": {"eye": (36, 36, 1)}})
+    images = np.random.default_rng(0).integers(0, 255, (5, 36, 36, 1), np.uint8)
+    frames = Frames(algorithm.policy.features({"images": {"eye": images}}), None, None, None, None)
+    seen = []
+    algorithm.policy.encoder.register_forward_hook(lambda *call: seen.append(len(call[-1])))
+    frame = torch.tensor([3, 1, 3, 3, 4, 1])
+    got = algorithm._condition(frames, frame)
+    torch.testing.assert_close(got, algorithm.policy.condition(frames.features)[frame])
+    assert seen == [3, 5]
 
 
 def test_gradients_reach_the_actor_from_the_policy_loss_and_the_critic_from_the_value_loss(make_dppo, bandit, collect):

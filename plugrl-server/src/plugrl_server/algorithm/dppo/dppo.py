@@ -171,15 +171,20 @@ class DPPO(OnPolicyAlgorithm):
     def _log_prob(self, frames: Frames, pair: torch.Tensor) -> torch.Tensor:
         """Return log p of pairs under the weights as they are, f4[N]."""
         frame, k = pair // self.finetuned_steps, pair % self.finetuned_steps
-        some, place = torch.unique(frame, return_inverse=True)  # an observation is encoded once for all its steps
-        condition = self.policy.condition(_select(frames.features, some))
         chain = frames.sample["chain"].flatten(0, 1)
         state = frame * (self.finetuned_steps + 1) + k
         step = self.policy.num_steps - self.finetuned_steps + k
-        mean, std = self.policy.denoise_step(_select(condition, place), chain.index_select(0, state), step)
+        mean, std = self.policy.denoise_step(self._condition(frames, frame), chain.index_select(0, state), step)
         executed = frames.sample["executed"].index_select(0, frame)
         x_next = chain.index_select(0, state + 1)
         return step_log_prob(x_next, mean, std.clamp(min=self.config.min_logprob_std), executed)
+
+    def _condition(self, frames: Frames, frame: torch.Tensor) -> Tree:
+        """Return what steps of these frames are conditioned on; images are encoded once for all steps of a frame."""
+        if not self.policy.image_keys:
+            return self.policy.condition(_select(frames.features, frame))
+        some, place = torch.unique(frame, return_inverse=True)
+        return _select(self.policy.condition(_select(frames.features, some)), place)
 
     @torch.no_grad()
     def _old_log_probs(self, frames: Frames) -> torch.Tensor:
