@@ -8,6 +8,7 @@ from plugrl_server.common.config_error import ConfigError
 from plugrl_server.policy.diffusion.cosine_schedule import posterior
 from plugrl_server.policy.lerobot.lerobot_diffusion_policy import LeRobotDiffusionPolicy, spaced_posterior
 from plugrl_server.policy.lerobot.lerobot_diffusion_policy_config import LeRobotDiffusionPolicyConfig
+from plugrl_server.testing import PolicyContract
 
 SPACE = BoxSpace((2,), np.dtype("f4"), np.full(2, -5, "f4"), np.full(2, 5, "f4"))
 
@@ -90,3 +91,15 @@ def test_what_does_not_fit_is_refused_with_both_sides(fake_lerobot):
     ):
         with pytest.raises(ConfigError, match=words):
             policy(fake_lerobot(**options), **change)
+
+
+class TestContract(PolicyContract):
+    """What every policy keeps to."""
+
+    @pytest.fixture(autouse=True)
+    def folder(self, fake_lerobot):
+        self.saved = fake_lerobot(kind="diffusion")
+
+    def make_policy(self):
+        sizes = {"num_steps": 3, "critic_sizes": (8,), "device": "cpu"}
+        return LeRobotDiffusionPolicy(self.sized(LeRobotDiffusionPolicyConfig(policy_path=self.saved, **sizes)))

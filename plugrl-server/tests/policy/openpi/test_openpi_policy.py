@@ -74,6 +74,14 @@ def test_actions_are_held_against_the_declared_space(ask):
         policy.get_action_and_runtime_state(OBS)
 
 
+def test_actions_are_clipped_to_the_declared_space_and_of_its_dtype(ask):
+    policy, _ = ask()
+    policy.adopt_action_space(BoxSpace((2,), np.dtype("f8"), np.full(2, -1.0), np.full(2, 3.0)))
+    actions, _ = policy.get_action_and_runtime_state(OBS)
+    assert actions.dtype == np.float64
+    assert actions[0].tolist() == [[0, 1], [2, 3], [3, 3]]
+
+
 @pytest.mark.parametrize(
     ("answer", "words"),
     [

@@ -10,7 +10,7 @@ from plugrl_protocol.codec import encode
 from plugrl_protocol.spaces import ActionSpace
 
 from plugrl_server.common.config_error import ConfigError
-from plugrl_server.policy.action_spaces import action_dim
+from plugrl_server.policy.action_spaces import action_dim, to_env_actions
 from plugrl_server.policy.base_policy import BasePolicy
 from plugrl_server.policy.key_map import KeyMap
 from plugrl_server.policy.openpi.openpi_link import OpenPIError, OpenPILink
@@ -37,6 +37,7 @@ class OpenPIPolicy(BasePolicy):
         config.check()
         self.key_map = KeyMap.parse(config.key_map)
         self.action_horizon = config.action_horizon or 0
+        self._space: ActionSpace | None = None
         self.link = OpenPILink(
             config.openpi_host,
             config.openpi_port,
@@ -50,8 +51,8 @@ class OpenPIPolicy(BasePolicy):
             raise ConfigError(f"{error} (--policy.openpi-host, --policy.openpi-port)") from error
 
     def adopt_action_space(self, action_space: ActionSpace) -> None:
-        """Hold answers against the declared space from now on."""
-        self.action_dim = action_dim(action_space)
+        """Hold answers against the declared space, and clip them to it, from now on."""
+        self._space, self.action_dim = action_space, action_dim(action_space)
 
     def fake_obs(self, n: int) -> dict[str, Any]:
         """Return n empty observations: what the server expects is not known before a client comes."""
@@ -64,7 +65,7 @@ class OpenPIPolicy(BasePolicy):
         return self.key_map.problem(obs)
 
     def get_action_and_runtime_state(self, obs: dict[str, Any]) -> tuple[np.ndarray, PolicyRuntimeState]:
-        """Ask for the chunks of n environments one after another: actions f4[n, H, A].
+        """Ask for the chunks of n environments one after another: actions [n, H, *shape], f4 until a space is declared.
 
         Empty observations (a warm-up) are answered with zeros, without asking.
 
@@ -73,10 +74,12 @@ class OpenPIPolicy(BasePolicy):
         """
         n = len(obs["text"])
         if not obs["images"] and not obs["states"]:
-            return np.zeros((n, self.action_horizon or 1, self.action_dim or 1), np.float32), None
+            nothing = np.zeros((n, self.action_horizon or 1, self.action_dim or 1), np.float32)
+            return to_env_actions(self._space, nothing), None
         read = self.key_map.read(obs)
         requests = [self._request(read, str(obs["text"][row]), row) for row in range(n)]
-        return np.stack([self._chunk(self.link.ask(encode(request))) for request in requests]), None
+        chunks = np.stack([self._chunk(self.link.ask(encode(request))) for request in requests])
+        return to_env_actions(self._space, chunks), None
 
     def _request(self, read: dict[str, np.ndarray], text: str, row: int) -> dict[str, Any]:
         """Return the map that the server is sent for one environment."""
