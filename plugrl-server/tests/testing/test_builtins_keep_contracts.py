@@ -1,17 +1,46 @@
-"""Every built-in algorithm and policy, and the guide's minimal template, keep the contracts."""
+"""Built-in algorithms and policies keep the contracts: here, or in the tests of their own that `KEPT` names."""
 
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
+import pytest
 from plugrl_protocol.spaces import DiscreteSpace, MultiDiscreteSpace
+from plugrl_server.algorithm.builtins import BUILTIN_ALGORITHMS
 from plugrl_server.algorithm.dummy.dummy import DummyAlgorithm
 from plugrl_server.algorithm.dummy.dummy_config import DummyAlgoConfig
+from plugrl_server.algorithm.evaluation.evaluation import Evaluation
+from plugrl_server.algorithm.evaluation.evaluation_config import EvaluationConfig
+from plugrl_server.algorithm.fpo.fpo import FPO
+from plugrl_server.algorithm.fpo.fpo_config import FPOConfig, FPOPlusPlusConfig
 from plugrl_server.algorithm.ppo.ppo import PPO
 from plugrl_server.algorithm.ppo.ppo_config import PPOConfig
+from plugrl_server.policy.builtins import BUILTIN_POLICIES
+from plugrl_server.policy.categorical.categorical_policy import CategoricalPolicy
+from plugrl_server.policy.categorical.categorical_policy_config import CategoricalPolicyConfig
+from plugrl_server.policy.dppo_gaussian.dppo_gaussian_policy import DPPOGaussianPolicy
+from plugrl_server.policy.dppo_gaussian.dppo_gaussian_policy_config import DPPOGaussianPolicyConfig
 from plugrl_server.policy.dummy.dummy_policy import DummyPolicy
 from plugrl_server.policy.dummy.dummy_policy_config import DummyPolicyConfig
+from plugrl_server.policy.fpo.fpo_policy import FPOPolicy
+from plugrl_server.policy.fpo.fpo_policy_config import FPOPolicyConfig
+from plugrl_server.policy.gaussian.gaussian_policy import GaussianPolicy
+from plugrl_server.policy.gaussian.gaussian_policy_config import GaussianPolicyConfig
 from plugrl_server.testing import AlgorithmContract, PolicyContract
 
+TESTS = Path(__file__).parents[1]
+HERE = "testing/test_builtins_keep_contracts.py"
+KEPT = {
+    **dict.fromkeys(("ppo", "fpo", "eval", "dummy"), HERE),
+    "sac": "algorithm/sac/test_sac_contract.py",
+    "dppo": "algorithm/dppo/test_dppo_state.py",
+    **dict.fromkeys(
+        ("gaussian-policy", "categorical-policy", "dppo-gaussian-policy", "dummy-policy", "fpo-policy"), HERE
+    ),
+    "sac-policy": "algorithm/sac/test_sac_contract.py",
+    "dppo-policy": "algorithm/dppo/test_dppo_state.py",
+}
+NEEDS_ANOTHER_SERVER = {"openpi-policy", "lerobot-policy", "lerobot-diffusion-policy"}
 SMALL = PPOConfig(buffer_size=16, batch_size=8, update_epochs=1, save_interval=2, global_steps=10_000)
 
 
@@ -22,6 +51,47 @@ class TestPPOOnGaussian(AlgorithmContract):
 
 class TestPPOOnCategorical(TestPPOOnGaussian):
     action_space = DiscreteSpace(3)
+
+
+class TestPPOOnImages(TestPPOOnGaussian):
+    images: ClassVar = {"eye": (40, 40, 3)}
+
+
+class TestPPOOnDPPOGaussian(TestPPOOnGaussian):
+    def make_policy(self):
+        sizes = {"hidden_sizes": (8,), "critic_sizes": (8,), "device": "cpu"}
+        return DPPOGaussianPolicy(self.sized(DPPOGaussianPolicyConfig(**sizes)))
+
+
+def flow_policy(contract):
+    sizes = {"actor_hidden_sizes": (8,), "critic_hidden_sizes": (8,), "num_steps": 3, "device": "cpu"}
+    return FPOPolicy(contract.sized(FPOPolicyConfig(**sizes)))
+
+
+class TestFPO(AlgorithmContract):
+    make_config: ClassVar = FPOConfig
+
+    def make_policy(self):
+        return flow_policy(self)
+
+    def make_algorithm(self):
+        sizes = {"buffer_size": 16, "batch_size": 8, "update_epochs": 1, "save_interval": 2, "global_steps": 10_000}
+        return FPO(self.make_config(**sizes), self.make_policy())
+
+
+class TestFPOPlusPlus(TestFPO):
+    make_config: ClassVar = FPOPlusPlusConfig
+
+
+class TestEvaluation(AlgorithmContract):
+    learns = stops_at_global_steps = False  # a number of episodes ends it
+
+    def make_policy(self):
+        self.seed(0)  # as if from the checkpoint that --algo.policy-checkpoint-path names
+        return super().make_policy()
+
+    def make_algorithm(self):
+        return Evaluation(EvaluationConfig(num_episodes=10_000, save_interval=5), self.make_policy())
 
 
 class TestDummy(AlgorithmContract):
@@ -58,6 +128,33 @@ class TestCategoricalPolicyOfParts(PolicyContract):
     action_space = MultiDiscreteSpace(np.array([2, 3]))
 
 
+class TestGaussianPolicyWithImages(PolicyContract):
+    images: ClassVar = {"eye": (40, 40, 3)}
+
+    def make_policy(self):
+        return GaussianPolicy(self.sized(GaussianPolicyConfig(device="cpu", hidden_sizes=(8,), action_horizon=2)))
+
+
+class TestCategoricalPolicyOfImagesAlone(PolicyContract):
+    action_space = DiscreteSpace(4)
+    states: ClassVar = {}
+    images: ClassVar = {"eye": (40, 40, 3)}
+
+    def make_policy(self):
+        return CategoricalPolicy(self.sized(CategoricalPolicyConfig(device="cpu", hidden_sizes=(8,))))
+
+
+class TestDPPOGaussianPolicy(PolicyContract):
+    def make_policy(self):
+        sizes = {"hidden_sizes": (8,), "critic_sizes": (8,), "device": "cpu"}
+        return DPPOGaussianPolicy(self.sized(DPPOGaussianPolicyConfig(**sizes)))
+
+
+class TestFPOPolicy(PolicyContract):
+    def make_policy(self):
+        return flow_policy(self)
+
+
 class TestDummyPolicy(PolicyContract):
     def make_policy(self):
         return DummyPolicy(self.sized(DummyPolicyConfig(device="cpu")))
@@ -65,3 +162,10 @@ class TestDummyPolicy(PolicyContract):
 
 class TestDummyPolicyOnDiscrete(TestDummyPolicy):
     action_space = DiscreteSpace(4)
+
+
+@pytest.mark.parametrize("builtin", [*BUILTIN_ALGORITHMS, *BUILTIN_POLICIES], ids=lambda builtin: builtin.uid)
+def test_every_built_in_is_held_to_its_contract(builtin):
+    if builtin.uid not in NEEDS_ANOTHER_SERVER:
+        contract = "PolicyContract" if builtin in BUILTIN_POLICIES else "AlgorithmContract"
+        assert contract in (TESTS / KEPT[builtin.uid]).read_text()

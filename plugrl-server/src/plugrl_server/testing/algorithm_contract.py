@@ -231,10 +231,13 @@ class AlgorithmContract(Contract):
         expect(found is None, f"load_checkpoint() does not restore what create_checkpoint() saved: {found}.")
 
     def test_a_resumed_run_keeps_its_cadence(self) -> None:
-        """A resumed run learns and saves at the steps at which the uninterrupted one does."""
-        with self._some_way_on(mid_iteration=self.resumes_mid_iteration) as run:
+        """A resumed run learns and saves at the steps at which the uninterrupted one does.
+
+        Episodes last one chunk here: what environments were in the middle of is no part of a checkpoint.
+        """
+        with self._some_way_on(mid_iteration=self.resumes_mid_iteration, length=1) as run:
             checkpoint = run.through_disk()
-            resumed = Rehearsal(self.restored(checkpoint), self.make_env(), run.manager.folder / "resumed")
+            resumed = Rehearsal(self.restored(checkpoint), self.make_env(length=1), run.manager.folder / "resumed")
             seen = len(run.learned_at), len(run.saved_at)
             goal, start = seen[0] + (4 if self.learns else 0), run.exchanges
             run.until(lambda: len(run.learned_at) >= goal and run.exchanges >= start + 30, self.exchanges)
@@ -288,9 +291,9 @@ class AlgorithmContract(Contract):
         )
 
     @contextmanager
-    def _some_way_on(self, *, mid_iteration: bool = True) -> Iterator[Rehearsal]:
+    def _some_way_on(self, *, mid_iteration: bool = True, length: int | None = None) -> Iterator[Rehearsal]:
         """A run after two learn steps, by default half way to the third."""
-        with self.rehearsal() as run:
+        with self.rehearsal(length=length) as run:
             if self.learns:
                 self._learn(run, 1)
                 start = run.exchanges
