@@ -160,6 +160,10 @@ class ChunkPlan:
         returns: np.ndarray = self._return[done]
         return returns
 
+    def truncated(self) -> np.ndarray:
+        """bool[n]: whose last step was a truncation, by the env or by `max_episode_steps`; a copy."""
+        return self._truncated.copy()
+
     def cut(self) -> None:
         """End every chunk that has run at least one step: a client may run any prefix (SPEC 5.3)."""
         self._states.put_where(self._states.are(RUNNING) & (self._cursor > 0), OWING)

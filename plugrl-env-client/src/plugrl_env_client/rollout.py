@@ -9,7 +9,7 @@ chunks).
 
 import dataclasses
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from plugrl_protocol.closing import DONE, INTERNAL_ERROR, complain
@@ -25,6 +25,7 @@ from plugrl_env_client.link.client_link import Link
 from plugrl_env_client.link.interrupts import Interrupted, Interrupts
 from plugrl_env_client.link.reconnect import Reconnector, ServerStopped
 from plugrl_env_client.link.transport import Closed
+from plugrl_env_client.observers import RolloutObserver
 from plugrl_env_client.reporting.tally import ConnectionRecord, Tally
 
 
@@ -48,6 +49,7 @@ class RolloutOptions:
         max_episode_steps: episodes are truncated at this length; None: only by the env.
         seed: env i is seeded with `seed + i`; None: not at all.
         client: this client's number in the declaration (SPEC 10.2).
+        first_env: index of the first env over the whole run, for observers.
         reuse_feedback_obs: send an observation once where the server holds it (SPEC 10.1).
     """
 
@@ -57,6 +59,7 @@ class RolloutOptions:
     max_episode_steps: int | None = None
     seed: int | None = None
     client: int | None = None
+    first_env: int = 0
     reuse_feedback_obs: bool = True
 
 
@@ -70,6 +73,7 @@ class Rollout:
         interrupts: set when the user wants the client to end.
         tally: counts everything; the caller reads it.
         progress: called after every exchange with the seconds waited on the open connection.
+        observers: told of everything that happens.
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class Rollout:
         interrupts: Interrupts,
         tally: Tally,
         progress: Callable[[float], None],
+        observers: Sequence[RolloutObserver] = (),
     ) -> None:
         if options.max_episode_steps is not None and env.resets_in_step:
             raise EnvError(f"--runner.max-episode-steps: {env.env_id} resets itself and cannot be cut short")
@@ -90,6 +95,7 @@ class Rollout:
         self._interrupts = interrupts
         self._tally = tally
         self._progress = progress
+        self._observers = tuple(observers)
         self._rule = action_rule(env.action_space, env.env_id)
         self._plan = ChunkPlan(
             env.num_envs,
@@ -110,8 +116,8 @@ class Rollout:
             GaveUp: there is no server to talk to.
             ActionError: the server's actions do not fit the env.
         """
-        self._observation = self._env.reset(self._options.seed)
         try:
+            self._begin()
             while True:
                 if self._serve(self._reconnector.connect()):
                     return Outcome.INTERRUPTED if self._interrupts.requested else Outcome.LIMIT
@@ -119,6 +125,15 @@ class Rollout:
             return Outcome.SERVER_STOPPED
         except Interrupted:
             return Outcome.INTERRUPTED
+        finally:
+            for observer in self._observers:
+                observer.closed()
+
+    def _begin(self) -> None:
+        self._observation = self._env.reset(self._options.seed)
+        for observer in self._observers:
+            observer.started(self._options.first_env, self._env.num_envs)
+            observer.reset(np.arange(self._env.num_envs), self._observation)
 
     def _serve(self, link: Link) -> bool:
         """Use one connection until it ends; True when this side has ended it because all is done."""
@@ -220,13 +235,16 @@ class Rollout:
         self._plan.sent(owing)
         self._reconnector.completed()
         self._progress(link.waited)
+        for observer in self._observers:
+            observer.exchanged(link.waited)
         if owed.episode is not None:
             self._restart_ended(owing[self._reuses & link.reusable(owing)])
 
     def _step(self, link: Link) -> None:
         link.poll()
         resetting = self._plan.ended()
-        step = self._env.step(self._plan.next_actions())
+        actions = self._plan.next_actions()
+        step = self._env.step(actions)
         if not self._checked:
             self._check(step)
         self._observation = step.observation
@@ -237,6 +255,13 @@ class Rollout:
             self._tally.episodes_ended(returns)
         if len(resetting):
             self._plan.restarted(resetting)
+        if self._observers:
+            self._tell(actions, step, resetting)
+
+    def _tell(self, actions: np.ndarray, step: Step, resetting: np.ndarray) -> None:
+        told = step._replace(truncated=self._plan.truncated())
+        for observer in self._observers:
+            observer.stepped(actions, told, resetting)
 
     def _restart_ended(self, held: np.ndarray) -> None:
         """Begin the next episode where one has ended and was reported (or cannot be reported any more).
@@ -251,6 +276,8 @@ class Rollout:
             before = self._observation.take(held)  # a copy, which the env cannot overwrite
             self._observation = self._env.reset_indices(ended)
             self._plan.restarted(ended)
+            for observer in self._observers:
+                observer.reset(ended, self._observation)
             if len(held):
                 self._changed = np.zeros(self._env.num_envs, np.bool_)
                 self._changed[held] = ~unchanged(before, self._observation.take(held))
