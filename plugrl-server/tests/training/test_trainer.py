@@ -250,6 +250,15 @@ def test_learn_steps_that_report_nothing_are_told_with_the_next_that_does():
     assert algorithm.episodes.metrics() == {}
 
 
+def test_a_learn_step_after_each_of_many_messages_is_no_symptom():
+    trainer = Trainer(Recorder(on_policy=False), save=lambda checkpoint: None)
+    for _ in range(150):
+        trainer.record(rows([1.0]), 0)
+        trainer.learn()
+    assert trainer.symptoms.learns_in_a_row == 1
+    assert trainer.symptoms.drain() == []
+
+
 def test_the_same_state_is_saved_once():
     trainer, saved = trainer_of(Recorder())
     assert trainer.save() == "checkpoint-1"

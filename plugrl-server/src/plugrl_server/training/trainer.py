@@ -203,6 +203,7 @@ class Trainer:
         try:
             if self.on_policy:
                 return 0 if self.algorithm.should_learn() else self.algorithm.feedback_rows(rows)
+            self.symptoms.learns_in_a_row = 0  # many clients' messages come one by one, each with a learn step after it
             taken = self.algorithm.feedback_rows(rows)
             while taken < len(rows):
                 rest = rows.tail(taken)
@@ -285,6 +286,8 @@ class Trainer:
         self._snapshot = None
         seconds = time.perf_counter() - started
         self._seconds_since_report += seconds
+        if self.concurrent:
+            self.symptoms.learns_in_a_row = 0  # it need not stop learning to be inferred from
         self.symptoms.learned(seconds, self.algorithm.episodes.recorded)
         if metrics is None:
             return global_step, {}
