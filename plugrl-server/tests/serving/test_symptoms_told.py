@@ -29,6 +29,31 @@ def test_should_learn_that_stays_true_is_told(simulate, fakes):
     assert warnings(run) == [symptoms.LEARNS_ON]
 
 
+def test_an_algorithm_that_is_inferred_from_while_it_learns_may_learn_on(simulate, fakes):
+    learned = []
+    algorithm = fakes.algorithm(should_learn=lambda: algorithm.buffered > 0 and len(learned) < 150)
+    algorithm.concurrent = True
+    algorithm.learn_impl = lambda: (learned.append(1), (0, {}))[1]
+    run = simulate(algorithm)
+    play(run, 1)
+    assert len(learned) == 150
+    assert warnings(run) == []
+
+
+def test_a_learn_step_after_each_of_many_messages_is_no_symptom(simulate, fakes):
+    algorithm = fakes.algorithm(fill=1, on_policy=False)
+    run = simulate(algorithm)
+    clients = [run.client() for _ in range(120)]
+    for client in clients:
+        client.say(client.infer())
+    run.runtime.settle()
+    for client in clients:
+        client.say(client.feedback())
+        run.runtime.settle()
+    assert algorithm.learned == 120
+    assert warnings(run) == []
+
+
 def test_should_save_that_stays_true_is_told_and_the_run_goes_on(simulate, fakes):
     run = simulate(fakes.algorithm(should_save=lambda: True))
     client = play(run, 3)

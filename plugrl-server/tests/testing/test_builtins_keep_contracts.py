@@ -40,7 +40,7 @@ KEPT = {
     "sac-policy": "algorithm/sac/test_sac_contract.py",
     "dppo-policy": "algorithm/dppo/test_dppo_state.py",
 }
-NEEDS_ANOTHER_SERVER = {"openpi-policy", "lerobot-policy", "lerobot-diffusion-policy"}
+NEED_MORE = {"openpi-policy", "lerobot-policy", "lerobot-diffusion-policy"}  # another server, or an extra
 SMALL = PPOConfig(buffer_size=16, batch_size=8, update_epochs=1, save_interval=2, global_steps=10_000)
 
 
@@ -166,6 +166,6 @@ class TestDummyPolicyOnDiscrete(TestDummyPolicy):
 
 @pytest.mark.parametrize("builtin", [*BUILTIN_ALGORITHMS, *BUILTIN_POLICIES], ids=lambda builtin: builtin.uid)
 def test_every_built_in_is_held_to_its_contract(builtin):
-    if builtin.uid not in NEEDS_ANOTHER_SERVER:
+    if builtin.uid not in NEED_MORE:
         contract = "PolicyContract" if builtin in BUILTIN_POLICIES else "AlgorithmContract"
         assert contract in (TESTS / KEPT[builtin.uid]).read_text()
