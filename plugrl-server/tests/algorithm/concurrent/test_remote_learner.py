@@ -129,6 +129,16 @@ def test_metrics_are_means_over_all_updates_and_say_how_far_behind_it_is(remote)
     assert remote.metrics() == {"time/updates_behind": 0.0}
 
 
+def test_catching_up_can_be_given_up(remote):
+    remote.add(**frames([1.0]))
+    remote.update(200)
+    remote.catch_up(seconds=0)
+    assert remote.behind + remote.updates == 200
+    remote.catch_up()
+    assert (remote.behind, remote.updates) == (0, 200)
+    assert (remote.policy.weights == 200).all()
+
+
 def test_update_waits_for_a_learner_that_is_too_far_behind(remote, monkeypatch):
     monkeypatch.setattr(remote_learner, "MAX_BEHIND", 5)
     remote.add(**frames([1.0]))

@@ -91,7 +91,9 @@ def test_it_learns_reports_and_ends_with_every_update_taken(make_pair, make_band
     pid = algorithm.learner.process.pid
     bandit = make_bandit()
     before = bandit.cost(algorithm)
-    reports = run(algorithm, bandit, 120)
+    reports = run(algorithm, bandit, 119)
+    assert not algorithm.should_stop()
+    reports += run(algorithm, bandit, 1)
     assert algorithm.should_stop()
     assert reports[-1]["losses/updates"] == algorithm.learner.updates == 960 - 32
     assert reports[-1]["time/updates_behind"] == 0

@@ -1,7 +1,9 @@
 """A learner that runs in a process of its own, as the server's process sees it."""
 
+import math
 import multiprocessing
 import signal
+import time
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
@@ -16,7 +18,7 @@ from plugrl_server.algorithm.concurrent.learner import BuildLearner, Learner, wh
 from plugrl_server.learning.replay_buffer import KEY
 from plugrl_server.learning.trees import Tree
 
-MAX_BEHIND = 500
+MAX_BEHIND = 250
 """Updates that may be ordered and not taken yet; beyond, `update` waits: the envs then idle, and nobody else."""
 MAX_BYTES = 64 * 2**20
 """Bytes of orders that may be under way before `update` waits."""
@@ -104,14 +106,19 @@ class RemoteLearner:
                 self._read_answer()
         self._take_over()
 
-    def catch_up(self) -> None:
-        """Wait until every update is taken, and take over the weights.
+    def catch_up(self, seconds: float = math.inf) -> None:
+        """Wait until no update is behind, but no longer than that; take over the weights and what was reported.
 
         Raises:
             LearnerError: The process is gone, or an update failed.
         """
-        self._order("publish", None)
-        self._wait_for("published")
+        until = time.monotonic() + seconds
+        while self.behind and time.monotonic() < until:
+            if self._answers.poll(POLL_INTERVAL):
+                self._read_answer()
+        if not self.behind:
+            self._order("publish", None)
+            self._wait_for("published")
         self._take_over()
 
     # Reading -----------------------------------------------------------------------------------------------------

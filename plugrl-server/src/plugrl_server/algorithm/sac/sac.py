@@ -21,6 +21,9 @@ from plugrl_server.policy.state import PolicyRuntimeState, PolicyTrainState
 MAX_UPDATES = 256
 """Updates of one learn step at most, so that a run can be stopped in between however large a message was."""
 
+CATCH_UP = 5.0
+"""Seconds that one learn step waits at most for the learner's own process at the end, for the same reason."""
+
 
 @register_algo("sac")
 class SAC(DDPAlgorithm):
@@ -105,8 +108,8 @@ class SAC(DDPAlgorithm):
         updates = min(int(self.due), MAX_UPDATES)
         self._take(updates)
         self.due -= updates
-        if isinstance(self.learner, RemoteLearner) and self.should_stop():
-            self.learner.catch_up()  # so that the last row tells of all updates
+        if isinstance(self.learner, RemoteLearner) and self._has_all_frames():
+            self.learner.catch_up(CATCH_UP)
         if not self._report_is_due():
             return self.global_step, None
         self.reported_updates = self.learner.updates
@@ -152,8 +155,8 @@ class SAC(DDPAlgorithm):
     # Scheduling and state ----------------------------------------------------------------------------------------
 
     def should_learn(self) -> bool:
-        """Return whether an update is due."""
-        return self.due >= 1
+        """Return whether an update is due; after the last frame also whether one is still to be waited for."""
+        return self.due >= 1 or (self._has_all_frames() and self._behind() > 0)
 
     def should_save(self) -> bool:
         """Return whether `save_interval` frames have come since the last checkpoint."""
@@ -166,6 +169,10 @@ class SAC(DDPAlgorithm):
     def _has_all_frames(self) -> bool:
         steps = self.config.global_steps
         return steps is not None and self.global_step >= steps
+
+    def _behind(self) -> int:
+        """Return how many updates were ordered from the learner's own process and not taken yet."""
+        return self.learner.behind if isinstance(self.learner, RemoteLearner) else 0
 
     def create_checkpoint(self) -> Checkpoint:
         """Return weights, optimizers, the replay buffer, generators and counters."""
