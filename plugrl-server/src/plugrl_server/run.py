@@ -199,6 +199,8 @@ class Run:
             connections=lambda: self._server.connection_count,
             on_failed=lambda: self._server.request_stop("clients failed", exit_code=FAILED),
             on_finished=lambda: self._server.request_stop(CLIENTS_FINISHED),
+            # Where another learner has failed, all must be over before torchrun kills this process, after 30 s.
+            patience=30.0 if self._config.learners == 1 else 10.0,
         )
         beat = asyncio.get_running_loop().create_task(self._beat())
         try:
