@@ -47,10 +47,13 @@ class Work:
 
 @dataclass(frozen=True)
 class Run:
-    """What one run measured."""
+    """What one run measured.
+
+    An env step counts when the updates owed for it are taken: a learner of its own process is some steps behind when
+    the time begins, and none when it ends.
+    """
 
     contender: str
-    env_steps: int
     updates: int
     seconds: float
     env_steps_per_second: float
@@ -58,14 +61,13 @@ class Run:
     most_updates_behind: float
 
     @classmethod
-    def of(cls, contender: str, rows: list[dict[str, float]]) -> Run:
+    def of(cls, contender: str, rows: list[dict[str, float]], updates_per_step: float) -> Run:
         """From the first row of metrics to the last."""
         first, last = rows[0], rows[-1]
-        steps, updates, seconds = (round(last[key] - first[key], 3) for key in ("step", "losses/updates", "time"))
+        updates, seconds = (round(last[key] - first[key], 3) for key in ("losses/updates", "time"))
         behind = max(row.get("time/updates_behind", 0.0) for row in rows)
-        return cls(
-            contender, int(steps), int(updates), seconds, round(steps / seconds, 1), round(updates / seconds, 1), behind
-        )
+        rate = updates / seconds
+        return cls(contender, int(updates), seconds, round(rate / updates_per_step, 1), round(rate, 1), behind)
 
 
 # --- one run -------------------------------------------------------------------------------------
@@ -106,7 +108,7 @@ def run(contender: str, work: Work, seed: int, timeout: float) -> Run:
     owed = int((rows[-1]["step"] - work.learning_starts) * work.updates_per_step) if rows else 0
     if len(rows) < 2 or rows[-1]["losses/updates"] != owed:
         raise measure.BenchmarkError(f"{contender}: expected {owed} updates in rows of metrics, got {rows[-1:]}")
-    return Run.of(contender, rows)
+    return Run.of(contender, rows, work.updates_per_step)
 
 
 # --- the comparison ------------------------------------------------------------------------------

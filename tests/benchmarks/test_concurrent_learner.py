@@ -12,8 +12,8 @@ def rows(*figures):
 def test_a_run_is_timed_from_the_first_row_to_the_last():
     found = rows((600, 10.0, 100), (700, 10.5, 150), (1000, 12.0, 300))
     found[1]["time/updates_behind"] = 7.0
-    run = bench.Run.of("concurrent", found)
-    assert (run.env_steps, run.updates, run.seconds) == (400, 200, 2.0)
+    run = bench.Run.of("concurrent", found, 0.5)
+    assert (run.updates, run.seconds) == (200, 2.0)
     assert (run.env_steps_per_second, run.updates_per_second, run.most_updates_behind) == (200.0, 100.0, 7.0)
 
 
@@ -32,7 +32,7 @@ def test_report_holds_the_ratios_and_every_run(tmp_path, monkeypatch):
     monkeypatch.setattr(
         bench,
         "run",
-        lambda name, work, *_: bench.Run(name, 10, 10, 1.0, speeds[name], 5.0 * work.updates_per_step, 3.0),
+        lambda name, work, *_: bench.Run(name, 10, 1.0, speeds[name], 5.0 * work.updates_per_step, 3.0),
     )
     assert bench.main(["--quick", "--json", str(tmp_path / "report.json")]) == 0
     content = json.loads((tmp_path / "report.json").read_text())
