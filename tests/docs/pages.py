@@ -41,8 +41,9 @@ def site_pages() -> list[Path]:
 
 
 def all_pages() -> list[Path]:
-    """The site's pages, the root's pages and each package's README."""
-    return [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("*/README.md")), *site_pages()]
+    """The site's pages, the root's pages and the READMEs of packages and examples."""
+    readmes = [*ROOT.glob("*/README.md"), *ROOT.glob("examples/*/README.md")]
+    return [*sorted(ROOT.glob("*.md")), *sorted(readmes), *site_pages()]
 
 
 def blocks(text: str) -> Iterator[Block]:

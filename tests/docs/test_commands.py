@@ -21,11 +21,19 @@ from plugrl_server.run_config import UsageError
 from plugrl_server.selecting import check_names, split
 
 from tests.docs import pages
+from tests.examples import sources
 
 COMMANDS = [command for page in pages.all_pages() for command in pages.commands(page)]
 SERVER, CLIENT = "plugrl-run-server", "plugrl-run-env-client"
 UV_VALUES = {"--extra", "--group", "--only-group", "--package", "--with", "--with-editable"}
 UV_SWITCHES = {"--isolated", "--no-project"}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def examples():
+    """What the examples' READMEs import from their own folder."""
+    sources.load("custom_algorithm", "reinforce")
+    sources.load("custom_policy", "beta_policy")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -203,7 +211,7 @@ CHECKS = {
     "python": check_python,
     "pytest": check_pytest,
     "bash": check_script,
-    "pip": check_installed("pip", [["install", "uv"]]),
+    "pip": check_installed("pip", [["install", "uv"], ["install", "."]]),
     "ruff": check_installed("ruff", [["check"], ["format"]]),
     "mypy": check_installed("mypy", [[]]),
     "lint-imports": check_installed("lint-imports", [[]]),
