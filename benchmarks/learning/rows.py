@@ -80,8 +80,8 @@ ROWS = {
         "2382.9 at 1M on v4 (CleanRL)",
     ),
     "sac-pendulum": Row(
-        "sac default", "sac-policy default", "classic-v1", "Pendulum-v1", 15_000, 3, None, "none at 15,000 known to us",
-        num_envs=1, flags="--algo.learning-starts 1000",
+        "sac pendulum", "sac-policy default", "classic-v1", "Pendulum-v1", 15_000, 3, None, "none at 15,000 known to us",
+        num_envs=1,
     ),
     "sac-halfcheetah": Row(
         "sac default", "sac-policy default", "mujoco-v1", "HalfCheetah-v5", 60_000, 1, None,
