@@ -15,6 +15,8 @@ from plugrl_server.algorithm.fpo.fpo import FPO
 from plugrl_server.algorithm.fpo.fpo_config import FPOConfig, FPOPlusPlusConfig
 from plugrl_server.algorithm.ppo.ppo import PPO
 from plugrl_server.algorithm.ppo.ppo_config import PPOConfig
+from plugrl_server.algorithm.sac.sac import SAC
+from plugrl_server.algorithm.sac.sac_config import SACConfig
 from plugrl_server.policy.builtins import BUILTIN_POLICIES
 from plugrl_server.policy.categorical.categorical_policy import CategoricalPolicy
 from plugrl_server.policy.categorical.categorical_policy_config import CategoricalPolicyConfig
@@ -26,6 +28,8 @@ from plugrl_server.policy.fpo.fpo_policy import FPOPolicy
 from plugrl_server.policy.fpo.fpo_policy_config import FPOPolicyConfig
 from plugrl_server.policy.gaussian.gaussian_policy import GaussianPolicy
 from plugrl_server.policy.gaussian.gaussian_policy_config import GaussianPolicyConfig
+from plugrl_server.policy.sac.sac_policy import SACPolicy
+from plugrl_server.policy.sac.sac_policy_config import SACPolicyConfig
 from plugrl_server.testing import AlgorithmContract, PolicyContract
 
 TESTS = Path(__file__).parents[1]
@@ -169,3 +173,17 @@ def test_every_built_in_is_held_to_its_contract(builtin):
     if builtin.uid not in NEED_MORE:
         contract = "PolicyContract" if builtin in BUILTIN_POLICIES else "AlgorithmContract"
         assert contract in (TESTS / KEPT[builtin.uid]).read_text()
+
+
+class OfSAC(AlgorithmContract):
+    def make_algorithm(self):
+        sizes = {"learning_starts": 8, "batch_size": 8, "buffer_size": 64, "save_interval": 20, "global_steps": 10_000}
+        return SAC(SACConfig(**sizes), SACPolicy(self.sized(SACPolicyConfig(device="cpu", hidden_sizes=(8,)))))
+
+
+@pytest.mark.parametrize("contract", [TestPPOOnGaussian, TestFPO, TestEvaluation, TestDummyThatPretendsToLearn, OfSAC])
+def test_no_built_in_shows_the_symptoms_of_a_mistake(contract):
+    with contract().rehearsal() as run:
+        run.until(lambda: False, exchanges=120)
+        assert run.trainer.finished_episodes > 40
+        assert run.trainer.symptoms.drain() == []
