@@ -44,10 +44,10 @@ def test_report_holds_the_ratios_and_every_run(tmp_path, monkeypatch):
 @pytest.mark.parametrize("contender", bench.CONTENDERS)
 @pytest.mark.slow
 def test_a_run_takes_the_updates_that_are_owed(contender):
-    work = bench.Work("Pendulum-v1", "classic-v1", 2, 64, updates=40, hidden=(8, 8), batch_size=16, rows=4)
+    work = bench.Work("Pendulum-v1", "classic-v1", 2, 64, bench.LEAST_UPDATES, hidden=(8, 8), batch_size=16)
     run = bench.run(contender, work, seed=0, timeout=100)
     assert run.contender == contender
-    assert 0 < run.updates <= 40 + 2
+    assert 0 < run.updates <= bench.LEAST_UPDATES + 1
     assert run.env_steps_per_second > 0
 
 
