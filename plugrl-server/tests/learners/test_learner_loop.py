@@ -49,7 +49,8 @@ def pair(tmp_path_factory):
 
 def selected(policy, algo, variant="default", policy_changes=None, **changes):
     """A selection, sized by an environment of 3 numbers and 2 actions."""
-    policy_config = list_policies()[policy]["default"](**{**SMALL, **(policy_changes or {})})
+    sizes = {name: value for name, value in {**SMALL, **(policy_changes or {})}.items() if value is not None}
+    policy_config = list_policies()[policy]["default"](**sizes)
     selection = Selection(policy, "default", policy_config, algo, variant, list_algos()[algo][variant](**changes))
     action = BoxSpace(low=np.full(2, -1, np.float32), high=np.full(2, 1, np.float32), shape=(2,), dtype="float32")
     declaration = Declaration(action=action, env="made-up", client=None)
@@ -147,6 +148,28 @@ def test_ppo_after_a_resume(pair):
     first = assembly.build(selection, seed=8)
     trained(first, 2)
     compared(pair, selection, learn_steps=2, resumed=first.create_checkpoint())
+
+
+SMALL_FLOW = {"hidden_sizes": None, "actor_hidden_sizes": (16, 16), "critic_hidden_sizes": (16, 16)}
+SMALL_DIFFUSION = {"hidden_sizes": None, "actor_sizes": (16, 16, 16), "critic_sizes": (16, 16, 16), "num_steps": 4}
+SIZES = {"global_steps": 1000, "buffer_size": 72, "update_epochs": 2, "learning_rate": 3e-3}
+
+
+@pytest.mark.parametrize(
+    "changes", [{"batch_size": 25}, {"batch_size": 71, "target_kl": 1e-6}], ids=["ragged", "single"]
+)
+@pytest.mark.parametrize("variant", ["default", "plus-plus"])
+def test_fpo(pair, variant, changes):
+    compared(pair, selected("fpo-policy", "fpo", variant, SMALL_FLOW, **{**SIZES, **changes}))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"batch_size": 25, "finetuned_steps": 2}, {"batch_size": 71, "finetuned_steps": 1, "target_kl": 1e-6}],
+    ids=["ragged", "single"],
+)
+def test_dppo(pair, changes):
+    compared(pair, selected("dppo-policy", "dppo", "default", SMALL_DIFFUSION, **{**SIZES, **changes}))
 
 
 SAC_SIZES = {"buffer_size": 500, "batch_size": 25, "learning_starts": 24, "learning_rate": 3e-3}

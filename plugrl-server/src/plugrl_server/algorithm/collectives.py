@@ -75,11 +75,16 @@ class Collectives:
 ALONE = Collectives()
 
 
+def weighed(mean: Any, weight: float) -> Any:
+    """Return a mean over a learner's rows times their weight: its share of the mean over all rows."""
+    return mean if weight == 1.0 else weight * mean
+
+
 def backward(loss: Any, weight: float, inputs: Sequence[Any] | None = None) -> None:
     """Add the gradient of a mean loss over a learner's rows, by their weight, to the gradients there are."""
     import torch
 
-    torch.autograd.backward(loss if weight == 1.0 else weight * loss, inputs=inputs)
+    torch.autograd.backward(weighed(loss, weight), inputs=inputs)
 
 
 def _gradients(optimizer: Any) -> list[Any]:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from plugrl_server.algorithm.base_algorithm import FeedbackRows
+from plugrl_server.algorithm.collectives import weighed
 from plugrl_server.algorithm.dppo.dppo_config import DPPOConfig
 from plugrl_server.algorithm.evaluation.trained_policy import find_trained_policy
 from plugrl_server.algorithm.on_policy.executed_steps import executed_of
@@ -78,7 +79,7 @@ def value_loss(value: torch.Tensor, returns: torch.Tensor) -> torch.Tensor:
 
 
 class Step(NamedTuple):
-    """What one optimizer step tells, still on the device.
+    """What one optimizer step tells, still on the device: a learner's share of it, where several share the step.
 
     Attributes:
         approx_kl: Sum over its pairs of (r - 1) - log r, f4[].
@@ -145,20 +146,19 @@ class DPPO(OnPolicyAlgorithm):
     def update(self, frames: Frames) -> dict[str, float]:
         """Take the passes over the frames, and return the metrics."""
         old_log_prob = self._old_log_probs(frames)
-        steps: list[Step] = []
+        told: list[torch.Tensor] = []
         for _ in range(self.config.update_epochs):
             epoch = [self._step(frames, old_log_prob, *indices) for indices in self._mini_batches(len(frames.value))]
-            steps += epoch
-            approx_kl = float(torch.stack([step.approx_kl for step in epoch]).sum()) / len(old_log_prob)
+            told.append(self.add_up(torch.stack([torch.stack(step) for step in epoch])))
+            approx_kl = float(told[-1][:, 0].sum()) / len(old_log_prob)
             if self.config.target_kl is not None and approx_kl > self.config.target_kl:
                 break
-        epochs = len(steps) // len(epoch)
-        clipped = float(torch.stack([step.clipped for step in steps]).sum()) / (epochs * len(old_log_prob))
+        steps = Step(*torch.cat(told).unbind(1))
         return {
-            "losses/policy_loss": float(torch.stack([step.policy_loss for step in steps]).mean()),
-            "losses/value_loss": float(torch.stack([step.value_loss for step in steps]).mean()),
+            "losses/policy_loss": float(steps.policy_loss.mean()),
+            "losses/value_loss": float(steps.value_loss.mean()),
             "losses/approx_kl": approx_kl,
-            "losses/clip_fraction": clipped,
+            "losses/clip_fraction": float(steps.clipped.sum()) / (len(told) * len(old_log_prob)),
         }
 
     def _mini_batches(self, rows: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
@@ -203,19 +203,23 @@ class DPPO(OnPolicyAlgorithm):
 
     def _step(self, frames: Frames, old_log_prob: torch.Tensor, pair: torch.Tensor, order: torch.Tensor) -> Step:
         """Take one optimizer step: the actor's from `pair`, the critic's from `order`."""
+        (pair, advantage), of_pairs = self.shard((pair, self._advantages(frames, pair)), len(pair))
+        order, of_frames = self.shard(order, len(order))
         log_ratio = self._log_prob(frames, pair) - old_log_prob.index_select(0, pair)
         eps = self._clip_coefs[pair % self.finetuned_steps]
-        of_policy = policy_loss(log_ratio, self._advantages(frames, pair), eps)
-        of_value = value_loss(self.policy.value(_select(frames.features, order)), frames.returns.index_select(0, order))
+        of_policy = weighed(policy_loss(log_ratio, advantage, eps), of_pairs)
+        value = self.policy.value(_select(frames.features, order))
+        of_value = weighed(value_loss(value, frames.returns.index_select(0, order)), of_frames)
         warm = self.iteration >= self.config.critic_warmup_iterations
         self.optimizer.zero_grad()
         torch.autograd.backward(of_value + of_policy if warm else of_value)
+        self.all_reduce_gradients(self.optimizer)
         self.optimizer.step(self.config.max_grad_norm)
-        log_ratio = log_ratio.detach()
+        log_ratio = log_ratio.detach() if of_pairs else log_ratio.detach()[:0]  # without a pair of its own it tells 0
         difference = log_ratio.expm1()
         return Step(
             (difference - log_ratio).sum(),
-            (difference.abs() > eps).sum().float(),
+            (difference.abs() > eps[: len(difference)]).sum().float(),
             of_policy.detach(),
             of_value.detach(),
         )

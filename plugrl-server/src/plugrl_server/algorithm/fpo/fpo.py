@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from plugrl_server.algorithm.base_algorithm import FeedbackRows
+from plugrl_server.algorithm.collectives import weighed
 from plugrl_server.algorithm.evaluation.trained_policy import find_trained_policy
 from plugrl_server.algorithm.fpo.fpo_config import FPOConfig
 from plugrl_server.algorithm.on_policy.executed_steps import executed_of
@@ -186,21 +187,21 @@ class FPO(OnPolicyAlgorithm):
     def update(self, frames: Frames) -> dict[str, float]:
         """Draw times and noises, take the passes over the frames, and return the metrics."""
         batch = self.draw(frames)
-        steps: list[torch.Tensor] = []
+        told: list[torch.Tensor] = []
         average: torch.Tensor | None = None
         for _ in range(self.config.update_epochs):
             epoch = []
             for mini_batch in self.batches(batch):
                 epoch.append(self._step(mini_batch))
                 average = self._averaged(average)
-            steps += epoch
+            told.append(self.add_up(torch.stack(epoch)))
             if self.config.target_kl is not None:
-                approx_kl = torch.stack(epoch).mean(0)[METRICS.index("approx_kl")]
+                approx_kl = told[-1].mean(0)[METRICS.index("approx_kl")]
                 if approx_kl > self.config.target_kl:
                     break
         if average is not None:
             self.optimizer.set_weights(ACTOR, average)
-        return dict(zip(METRIC_NAMES, torch.stack(steps).mean(0).tolist(), strict=True))
+        return dict(zip(METRIC_NAMES, torch.cat(told).mean(0).tolist(), strict=True))
 
     @torch.no_grad()
     def draw(self, frames: Frames) -> Batch:
@@ -229,33 +230,52 @@ class FPO(OnPolicyAlgorithm):
         loss = chunk_losses(squared(error, config.huber_delta), batch.executed, config.loss_reduction == "mean")
         return loss if config.loss_clamp is None else loss.clamp(max=config.loss_clamp)
 
-    def policy_loss(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return the actor's loss, and the losses and logarithms of the ratios it was made of."""
+    def advantages(self, advantage: torch.Tensor) -> torch.Tensor:
+        """Return the advantages of a whole mini-batch as the objective takes them: normalised and clamped."""
+        config = self.config
+        if config.normalize_advantages:
+            advantage = normalized(advantage)
+        limit = config.advantage_clamp
+        return advantage if limit is None else advantage.clamp(-limit, limit)
+
+    def policy_loss(
+        self, batch: Batch, advantage: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return the actor's loss, and the losses and logarithms of the ratios it was made of.
+
+        Args:
+            batch: A mini-batch, or the rows of it that one learner takes.
+            advantage: Of these rows, from `advantages`; None where they are the whole mini-batch.
+        """
         config = self.config
         loss = self.flow_losses(batch)
         log_ratio = log_ratios(batch.old_loss, loss, config.ratio == "per-sample", config.difference_clamp)
-        advantage = normalized(batch.advantage) if config.normalize_advantages else batch.advantage
-        if config.advantage_clamp is not None:
-            advantage = advantage.clamp(-config.advantage_clamp, config.advantage_clamp)
+        if advantage is None:
+            advantage = self.advantages(batch.advantage)
         objective = OBJECTIVES[config.objective](log_ratio.exp(), advantage[:, None], config.clip_coef)
         return -objective.mean(), loss, log_ratio
 
     def _step(self, batch: Batch) -> torch.Tensor:
-        """Take one optimizer step; returns the metrics, in the order of `METRICS`, still on the device."""
+        """Take one optimizer step; returns this learner's share of the `METRICS`, in their order, on the device."""
         config = self.config
-        of_policy, flow_loss, log_ratio = self.policy_loss(batch)
+        whole = (batch, self.advantages(batch.advantage))
+        (batch, advantage), weight = self.shard(whole, len(batch.advantage))
+        of_policy, flow_loss, log_ratio = self.policy_loss(batch, advantage)
         of_value = value_loss(self.policy.value(batch.features), batch.returns)
         loss = config.vf_coef * of_value
         if self.iteration >= config.critic_warmup_iterations:
             loss = loss + of_policy
         self.optimizer.zero_grad()
-        torch.autograd.backward(loss)
+        self.backward(loss, weight)
+        self.all_reduce_gradients(self.optimizer)
         self.optimizer.step(config.max_grad_norm)
         with torch.no_grad():
             ratio = log_ratio.exp()
             clipped = ((ratio - 1).abs() > config.clip_coef).float().mean()
             approx_kl = (ratio - 1 - log_ratio).mean()
-            return torch.stack([of_policy.detach(), of_value.detach(), flow_loss.mean(), approx_kl, clipped])
+            told = torch.stack([of_policy.detach(), of_value.detach(), flow_loss.mean(), approx_kl, clipped])
+            share: torch.Tensor = weighed(told, weight)
+            return share
 
     def _averaged(self, average: torch.Tensor | None) -> torch.Tensor | None:
         """Count an optimizer step, and return the running average of the actor's weights with those of now."""
