@@ -144,10 +144,11 @@ class PPO(OnPolicyAlgorithm):
             self._adapt(approx_kl)
             if self.config.target_kl is not None and approx_kl > self.config.target_kl:
                 break
-        told = torch.stack([torch.stack((step.policy_loss, step.value_loss, step.entropy)) for step in steps])
+        columns = zip(*((step.policy_loss, step.value_loss, step.entropy) for step in steps), strict=True)
+        told = torch.stack([torch.stack(column) for column in columns])
         weights = torch.tensor([step.weight for step in steps], device=told.device)
         names = ("losses/policy_loss", "losses/value_loss", "losses/entropy")
-        means = dict(zip(names, self.add_up((weights[:, None] * told).mean(0)).tolist(), strict=True))
+        means = dict(zip(names, self.add_up((weights * told).mean(1)).tolist(), strict=True))
         return {**means, "losses/approx_kl": approx_kl, "losses/clip_fraction": sum(clipped) / len(clipped)}
 
     @torch.no_grad()
