@@ -12,9 +12,10 @@ from plugrl_protocol.observation import Observation
 from plugrl_protocol.spaces import BoxSpace, Declaration, DiscreteSpace, MultiDiscreteSpace
 from plugrl_server import assembly
 from plugrl_server.algorithm.base_algorithm import BaseAlgoConfig
+from plugrl_server.algorithm.distributed import DDPAlgorithm
 from plugrl_server.algorithm.dummy.dummy_config import DummyAlgoConfig
 from plugrl_server.algorithm.ppo.ppo_config import PPOConfig
-from plugrl_server.algorithm.registration import register_algo_config
+from plugrl_server.algorithm.registration import ALGORITHMS, register_algo_config
 from plugrl_server.assembly import Agreement, CannotServe, ConfigError, Selection
 from plugrl_server.policy.base_policy import BasePolicy, BasePolicyConfig
 from plugrl_server.policy.categorical.categorical_policy_config import CategoricalPolicyConfig
@@ -370,3 +371,31 @@ def test_the_dummy_policy_takes_the_first_declared_space_and_any_observation():
     assert agreed.policy.get_action_and_runtime_state({"text": np.full(2, "")})[0].shape == (2, 4)
     assert agreed.admit(declared(DiscreteSpace(3)), observed(("cam",), other=9)) is None
     assert agreed.admit(declared(DiscreteSpace(2)), observed()) == "action space Discrete(2), this run has Discrete(3)"
+
+
+class _Unfinished(DDPAlgorithm):
+    infer = feedback = should_learn = should_save = should_stop = create_checkpoint = load_checkpoint = None
+
+
+class _OverridesLearn(_Unfinished):
+    def learn(self):
+        return 0, {}
+
+
+class _WithoutHooks(_Unfinished):
+    def learn_impl(self):
+        return 0, {}
+
+
+@pytest.mark.parametrize(
+    ("unfinished", "advice"),
+    [
+        (_OverridesLearn, r"_OverridesLearn lacks learn_impl: write learn_impl, which learn\(\) calls"),
+        (_WithoutHooks, r"(?s)Derive from BaseAlgorithm, which needs none, or write them:.*learn_batch"),
+    ],
+    ids=["learn", "hooks"],
+)
+def test_a_class_that_cannot_be_built_is_refused_with_advice(monkeypatch, unfinished, advice):
+    monkeypatch.setattr(ALGORITHMS, "get_class", lambda uid: unfinished)
+    with pytest.raises(ConfigError, match=advice):
+        assembly.check(dummy())

@@ -53,7 +53,8 @@ def check(selection: Selection) -> None:
     """Check names, pair and configuration, and that both classes can be imported. Imports torch.
 
     Raises:
-        ConfigError: A name is unknown, the pair does not work, or a configuration can never learn, with advice.
+        ConfigError: A name is unknown, the pair does not work, a configuration can never learn, or a class lacks
+            methods, with advice.
         KeyError: A configuration is registered but the class is not (`'Algorithm <uid> is not registered.'`); the
             notes of the error name the missing import.
     """
@@ -67,9 +68,24 @@ def check(selection: Selection) -> None:
         selection.algo_config.check_policy(selection.policy_uid, selection.policy_config)
     for registry, uid in ((POLICIES, selection.policy_uid), (ALGORITHMS, selection.algo_uid)):
         try:
-            registry.get_class(uid)
+            _check_complete(registry.get_class(uid))
         except ImportError as error:
             raise ConfigError(str(error)) from error
+
+
+def _check_complete(cls: type) -> None:
+    """Refuse a class that cannot be built because its author has not written every method."""
+    missing = sorted(getattr(cls, "__abstractmethods__", ()))
+    hooks = [text for name, text in getattr(cls, "HOOKS", {}).items() if not callable(getattr(cls, name, None))]
+    advice = ": write learn_impl, which learn() calls, and leave learn() alone" if "learn_impl" in missing else ""
+    if missing:
+        raise ConfigError(f"{cls.__name__} lacks {', '.join(missing)}{advice}.")
+    if hooks:
+        listed = "\n  ".join(hooks)
+        raise ConfigError(
+            f"{cls.__name__} derives from DDPAlgorithm without its distributed hooks. Derive from BaseAlgorithm, which "
+            f"needs none, or write them:\n  {listed}"
+        )
 
 
 def pairs_table() -> str:
