@@ -1,10 +1,14 @@
 import dataclasses
+import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from plugrl_protocol.spaces import BoxSpace, Declaration
 from plugrl_server.assembly import Selection
 from plugrl_server.cli import main, parse
+from plugrl_server.common.checkpoint_manager import Checkpoint, CheckpointManager
 from plugrl_server.record.run_record import Part, RunRecord
 from plugrl_server.run_config import UsageError
 from plugrl_server.selecting import split
@@ -139,6 +143,48 @@ def test_a_run_is_not_resumed_as_another_one():
     other = record(names=["dummy-policy", "default", "ppo", "pendulum"])
     with pytest.raises(UsageError, match="that run is dummy-policy default ppo pendulum, not dummy-policy default dum"):
         parse(split([*FOUR, "--resume", "--exp-name", "x"]), other)
+
+
+EVAL = ["dummy-policy", "default", "eval", "default"]
+
+
+@pytest.fixture
+def trained(tmp_path):
+    """A run folder of a dummy policy, with a checkpoint."""
+    box = BoxSpace((3,), np.dtype("f4"), np.full(3, -1, "f4"), np.full(3, 1, "f4"))
+    saved = dataclasses.replace(record(policy={"action_horizon": 9, "action_dim": 3}), declaration=Declaration(box))
+    (tmp_path / "config.json").write_text(json.dumps(saved.to_json()))
+    CheckpointManager(tmp_path / "checkpoints").save(Checkpoint(step=4))
+    return tmp_path
+
+
+def started(monkeypatch, *argv):
+    """The selection and the words that a command line starts a run with."""
+    taken = []
+    monkeypatch.setattr("plugrl_server.run.start", lambda *given: taken.append(given) or 0)
+    main(list(argv))
+    return taken[0][1], taken[0][3]
+
+
+def test_a_trained_policys_configuration_is_the_default_where_it_is_measured(trained, monkeypatch):
+    chosen, _ = started(monkeypatch, *EVAL, "--algo.policy-checkpoint-path", str(trained), "--policy.action-dim", "2")
+    assert (chosen.policy_config.action_horizon, chosen.policy_config.action_dim) == (9, 2)
+    assert chosen.policy_config.action_space.shape == (3,)
+    assert chosen.algo_config.policy_checkpoint_path == trained
+
+
+def test_a_policy_of_another_name_is_not_measured(run, trained):
+    other = ["gaussian-policy", "default", "eval", "default", "--algo.policy-checkpoint-path", str(trained)]
+    code, _, err = run(*other)
+    assert code == 2
+    assert "that run trained dummy-policy default, not gaussian-policy" in err
+
+
+def test_a_policys_key_is_in_no_word_that_is_written(monkeypatch):
+    names = ["openpi-policy", "default", "eval", "default"]
+    chosen, words = started(monkeypatch, *names, "--policy.openpi-api-key", "sesame")
+    assert chosen.policy_config.openpi_api_key == "sesame"
+    assert words == ["plugrl-run-server", *names, "--policy.openpi-api-key", "***"]
 
 
 def test_a_configuration_with_required_fields_has_required_flags(run):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from plugrl_server.algorithm.base_algorithm import NO_NODE, BaseAlgoConfig, BaseAlgorithm, FeedbackRows
+from plugrl_server.algorithm.base_algorithm import NO_NODE, BaseAlgoConfig, BaseAlgorithm, Client, FeedbackRows
 from plugrl_server.common.checkpoint_manager import Checkpoint
 from plugrl_server.common.config_error import ConfigError
 
@@ -105,6 +105,14 @@ def test_the_defaults_of_the_contract():
     assert (algorithm.on_policy, algorithm.concurrent) == (True, False)
     assert algorithm.derive_train_state({"sample": 1}) is None
     assert algorithm.init_optimizers() is None
+
+
+def test_an_algorithm_measures_nothing_takes_no_policy_over_and_refuses_none_unless_it_says_so():
+    recorder = Recorder()
+    recorder.note_client(Client((0,)))
+    assert recorder.results() is None
+    assert recorder.config.policy_record() is None
+    recorder.config.check_policy("any", None)
 
 
 def test_example_train_state_asks_the_policy_for_a_runtime_state():

@@ -25,6 +25,7 @@ def begun(folder):
     folder.open(record(), resume=False)
     folder.metrics.write_text('{"step": 1, "time": 0}\n')
     (folder.checkpoints / "100").mkdir(parents=True)
+    folder.episodes.write_text("index\n")
     (folder.client_logs).mkdir()
     folder.close()
     return folder
