@@ -26,6 +26,7 @@ def test_the_defaults_are_sound(monkeypatch):
         ({"keep_checkpoints": 0}, "--keep-checkpoints: expected at least 1, got 0"),
         ({"mini_infer_batch_size": 0}, "--mini-infer-batch-size: expected at least 1"),
         ({"torch_threads": -2}, "--torch-threads: expected at least 1"),
+        ({"learners": 0}, "--learners: expected at least 1, got 0"),
         ({"deterministic": 0}, "--deterministic: expected at least 1"),
         ({"infer_wait_ms": -1.0}, "--infer-wait-ms: expected a finite number, 0 or more, got -1.0"),
         ({"spin_us": math.inf}, "--spin-us: expected a finite number"),

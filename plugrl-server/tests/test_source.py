@@ -168,3 +168,26 @@ def test_flags_that_say_the_same_twice_are_told_before_the_run(make, caplog):
     assert caplog.messages == []
     make(DummyPolicyConfig(), Twice()).check()
     assert [text.split(" say ")[0] for text in caplog.messages] == ["--algo.action-horizon and --policy.action-horizon"]
+
+
+class Team:
+    """Notes what the other learners would be told, and how far the algorithm had come then."""
+
+    def __init__(self):
+        self.told = []
+
+    def build(self, selection, seed, algorithm):
+        self.told.append((selection.policy_config.obs_dim, seed, algorithm.global_step))
+
+
+def test_the_other_learners_build_what_was_built_here_with_its_state(make):
+    team = Team()
+    source = make(GaussianPolicyConfig(hidden_sizes=(4,)), PPOConfig(), team=team)
+    source.build_early()
+    assert team.told == []
+    trained = source.build(BOX, SEEN).algorithm
+    assert team.told == [(3, 3, 0)]
+    trained.global_step = 77
+    again = make(GaussianPolicyConfig(hidden_sizes=(4,)), PPOConfig(), team=team)
+    again.build_from(trained.create_checkpoint(), BOX, SEEN)
+    assert team.told[1:] == [(3, 3, 77)]

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -103,6 +104,25 @@ def test_a_process_of_torchruns_knows_its_place_and_rank_0_announces_itself(tmp_
     assert torchrun.place(2) == (0, True)
     assert (tmp_path / "rank-0").read_text() == str(os.getpid())
     assert ended == [True]
+
+
+LEAF = """
+import signal, sys
+from plugrl_server.learners import torchrun
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(print("stopped", flush=True)))
+torchrun._end_with_agent()
+print("ready", flush=True)
+signal.pause()
+"""
+AGENT = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', sys.argv[1]]).wait()"
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="an agent is watched on Linux only")
+def test_rank_0_stops_cleanly_when_its_agent_is_killed():
+    with subprocess.Popen([sys.executable, "-c", AGENT, LEAF], stdout=subprocess.PIPE, text=True) as agent:
+        assert agent.stdout.readline() == "ready\n"
+        agent.kill()
+        assert agent.stdout.read() == "stopped\n"  # and nobody holds the pipe any more
 
 
 def test_another_number_of_processes_than_learners_is_refused():
