@@ -17,8 +17,9 @@ FOUR = ["dummy-policy", "default", "dummy", "default"]
 FLAGS = """
 --algo.global-steps --algo.gamma --policy.device --policy.obs-dim --policy.action-dim --host --port --exp-name --prefix
 --suffix --seed --overwrite --resume --checkpoint-base-dir --keep-checkpoints --mini-infer-batch-size --infer-wait-ms
---feedback-wait-timeout --torch-threads --learners --metadata --api-key --max-frame-mib --client --log-level --show-progress-bar
+--feedback-wait-timeout --torch-threads --metadata --api-key --max-frame-mib --client --log-level --show-progress-bar
 --no-show-progress-bar --show-metric-table --import --track.wandb --track.swanlab --deterministic --spin-us
+--learners
 """
 PPO = ["gaussian-policy", "default", "ppo", "default"]
 
