@@ -68,6 +68,10 @@ class ClientOptions:
     num_procs: int = 1
     """Processes to share the environments among."""
 
+    num_groups: int = 1
+    """Groups that each process divides its environments into. Each has its own connection and its own turn, so that
+    some step while others wait."""
+
     exp_name: str | None = None
     """Keep config.json, summary.json and logs in ./plugrl-client/EXP_NAME."""
 
@@ -133,6 +137,7 @@ class ClientOptions:
         self.address  # noqa: B018 - a property that checks
         _at_least("--num-envs", self.num_envs, 1, most=MAX_ENVS)
         _at_least("--num-procs", self.num_procs, 1)
+        _at_least("--num-groups", self.num_groups, 1)
         _at_least("--max-reconnects", self.max_reconnects, 0)
         _at_least("--max-frame-mib", self.max_frame_mib, 1)
         _at_least("--runner.replan-steps", self.runner.replan_steps, 1)
@@ -144,8 +149,17 @@ class ClientOptions:
             raise OptionError(f"--spin-us {self.spin_us:g}: expected auto, or 0 to {MAX_SPIN_US:,}")
         if self.num_procs > self.num_envs:
             raise OptionError(f"--num-procs {self.num_procs}: more than --num-envs {self.num_envs}")
+        groups = self.num_procs * self.num_groups
+        if groups > self.num_envs:
+            per_process = "" if self.num_procs == 1 else f" in each of --num-procs {self.num_procs}"
+            raise OptionError(f"--num-groups {self.num_groups}{per_process}: more than --num-envs {self.num_envs}")
+        if self.num_groups > 1 and self.spin_us not in ("auto", 0):
+            raise OptionError(
+                f"--spin-us {self.spin_us:g} with --num-groups {self.num_groups}: a group that spins keeps the others "
+                "from stepping; expected auto or 0"
+            )
         for flag, value in (("--num-episodes", self.num_episodes), ("--num-steps", self.num_steps)):
-            _at_least(flag, value, self.num_procs)
+            _at_least(flag, value, groups)
         if self.exp_name is not None and (
             self.exp_name in ("", ".", "..") or any(char in self.exp_name for char in "/\\\0")
         ):

@@ -234,6 +234,7 @@ class Rollout:
         self._changed = None
         self._plan.sent(owing)
         self._reconnector.completed()
+        self._tally.waiting = link.waited
         self._progress(link.waited)
         for observer in self._observers:
             observer.exchanged(link.waited)

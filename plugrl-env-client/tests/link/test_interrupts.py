@@ -42,3 +42,21 @@ def test_handlers_are_put_back():
         assert signal.getsignal(signal.SIGTERM) is not before
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_another_threads_wait_is_not_raised_in_but_does_not_begin_again():
+    with Interrupts().handling() as main:
+        group, other = Interrupts(main), Interrupts(main)
+        with group.waiting():
+            interrupt()  # raises nothing: this wait is not the main thread's
+        for interrupts in (group, other):
+            assert interrupts.requested
+            with pytest.raises(Interrupted), interrupts.waiting():
+                pytest.fail("the wait must not begin")
+
+
+def test_one_thread_can_be_ended_by_itself():
+    main = Interrupts()
+    group, other = Interrupts(main), Interrupts(main)
+    group.requested = True
+    assert (group.requested, other.requested, main.requested) == (True, False, False)

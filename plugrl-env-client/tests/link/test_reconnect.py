@@ -2,6 +2,7 @@
 
 import logging
 import random
+import threading
 
 import pytest
 from plugrl_env_client.link.address import Address
@@ -120,3 +121,20 @@ def test_a_sleep_ends_with_a_signal():
     interrupts.requested = True
     with pytest.raises(Interrupted):
         interruptible_sleep(interrupts)(60)
+
+
+def test_a_sleep_in_another_thread_looks_for_the_signal(monkeypatch):
+    monkeypatch.setattr("plugrl_env_client.link.reconnect._NAP", 0.001)
+    main = Interrupts()
+    ended = []
+
+    def nap():
+        with pytest.raises(Interrupted):
+            interruptible_sleep(Interrupts(main))(60)
+        ended.append(True)
+
+    thread = threading.Thread(target=nap)
+    thread.start()
+    main.requested = True
+    thread.join(10)
+    assert ended == [True]

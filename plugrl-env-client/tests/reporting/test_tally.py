@@ -12,7 +12,8 @@ def test_what_was_counted():
     tally.episodes_ended(np.array([7.0]))
     tally.connection_over(ConnectionRecord(10, 0, 5, "closed"), 0.5)
     tally.connection_over(ConnectionRecord(4, 2, 2, "lost"), 0.25)
-    snapshot = tally.snapshot(waiting=0.25)
+    tally.waiting = 0.25
+    snapshot = tally.snapshot()
     assert (snapshot.steps, snapshot.episodes, snapshot.mean_return, snapshot.recent_return) == (12, 3, 5.0, 5.0)
     assert (snapshot.feedback_rows, snapshot.unconfirmed_rows, snapshot.waited) == (14, 2, 1.0)
     assert snapshot.as_json()["connections"][1] == {
@@ -21,6 +22,13 @@ def test_what_was_counted():
         "exchanges": 2,
         "ended": "lost",
     }
+
+
+def test_a_connection_that_is_over_is_not_waited_on_twice():
+    tally = Tally()
+    tally.waiting = 0.25
+    tally.connection_over(ConnectionRecord(1, 0, 1, "closed"), 0.25)
+    assert tally.snapshot().waited == 0.25
 
 
 def test_lesson_19_no_episode_no_mean():
@@ -47,9 +55,10 @@ def test_several_processes_together():
         tally.connection_over(ConnectionRecord(5, 1, 5, "closed"), 0.0)
         parts.append(tally.snapshot())
     whole = together(parts)
-    assert (whole.steps, whole.episodes, whole.mean_return, whole.processes) == (20, 2, 0.5, 2)
+    assert (whole.steps, whole.episodes, whole.mean_return, whole.groups) == (20, 2, 0.5, 2)
     assert (whole.feedback_rows, whole.unconfirmed_rows) == (10, 2)
     assert whole.reconnects == 2
+    assert together([whole, parts[0]]).groups == 3, "parts may be several groups themselves"
     assert whole.seconds == pytest.approx(max(part.seconds for part in parts))
 
 

@@ -17,13 +17,24 @@ class Interrupts:
     env's step or half way through a frame, only sets `requested`, which the rollout looks at between steps. A second
     SIGINT or SIGTERM ends the process at once.
 
-    Attributes:
-        requested: whether the client should end.
+    Args:
+        above: what the main thread handles signals with, for the waits of another thread. There a signal interrupts
+            nothing and is found before the next wait: such waits must be short.
     """
 
-    def __init__(self) -> None:
-        self.requested = False
+    def __init__(self, above: "Interrupts | None" = None) -> None:
+        self._above = above
+        self._requested = False
         self._waiting = False
+
+    @property
+    def requested(self) -> bool:
+        """Whether the client should end."""
+        return self._requested or (self._above is not None and self._above.requested)
+
+    @requested.setter
+    def requested(self, requested: bool) -> None:
+        self._requested = requested
 
     @contextlib.contextmanager
     def handling(self, *signals: signal.Signals) -> Iterator["Interrupts"]:

@@ -3,6 +3,7 @@
 import logging
 import random
 import threading
+import time
 from collections.abc import Callable
 
 from plugrl_protocol.closing import STOP, Reaction, reaction
@@ -15,6 +16,7 @@ from plugrl_env_client.link.transport import Closed
 
 FIRST_DELAY = 0.2
 LONGEST_DELAY = 15.0
+_NAP = 0.5
 
 _logger = logging.getLogger(__name__)
 
@@ -128,11 +130,13 @@ HOW_TO_START = (
 
 
 def interruptible_sleep(interrupts: Interrupts) -> Callable[[float], None]:
-    """A sleep that a signal ends."""
+    """A sleep that a signal ends: at once in the main thread, within `_NAP` seconds in others."""
 
     def sleep(seconds: float) -> None:
-        with interrupts.waiting():
-            threading.Event().wait(seconds)
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            with interrupts.waiting():
+                threading.Event().wait(min(left, _NAP))
 
     return sleep
 

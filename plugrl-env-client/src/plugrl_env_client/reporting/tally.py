@@ -28,7 +28,7 @@ class ConnectionRecord:
 
 
 class Tally:
-    """Running counts of one client process.
+    """Running counts of one group of envs.
 
     Attributes:
         steps: env steps (one env, one step).
@@ -39,6 +39,7 @@ class Tally:
         reconnects: how many of them were lost and followed by another attempt.
         started: on the clock of `time.monotonic`.
         waited: seconds spent waiting for actions, on connections that are over.
+        waiting: the same on the connection that is open.
     """
 
     def __init__(self) -> None:
@@ -50,6 +51,7 @@ class Tally:
         self.reconnects = 0
         self.started = time.monotonic()
         self.waited = 0.0
+        self.waiting = 0.0
 
     def episodes_ended(self, returns: np.ndarray) -> None:
         """Some envs have finished an episode.
@@ -65,20 +67,17 @@ class Tally:
         """A connection has ended."""
         self.connections.append(record)
         self.waited += waited
+        self.waiting = 0.0
 
-    def snapshot(self, *, waiting: float = 0.0) -> "Snapshot":
-        """The counts as they stand.
-
-        Args:
-            waiting: seconds waited on the connection that is still open.
-        """
+    def snapshot(self) -> "Snapshot":
+        """The counts as they stand; any thread may ask."""
         return Snapshot(
             seconds=time.monotonic() - self.started,
             steps=self.steps,
             episodes=self.episodes,
             return_sum=self.return_sum,
             recent=tuple(self.recent),
-            waited=self.waited + waiting,
+            waited=self.waited + self.waiting,
             connections=tuple(self.connections),
             reconnects=self.reconnects,
         )
@@ -86,7 +85,7 @@ class Tally:
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
-    """The counts of one process, or of several together, at one moment."""
+    """The counts of one group, or of several together, at one moment."""
 
     seconds: float
     steps: int
@@ -96,7 +95,7 @@ class Snapshot:
     waited: float
     connections: tuple[ConnectionRecord, ...]
     reconnects: int = 0
-    processes: int = 1
+    groups: int = 1
 
     @property
     def mean_return(self) -> float | None:
@@ -110,8 +109,8 @@ class Snapshot:
 
     @property
     def wait_share(self) -> float:
-        """The part of the time that was spent waiting for actions, 0 to 1."""
-        return min(self.waited / (self.seconds * self.processes), 1.0) if self.seconds > 0 else 0.0
+        """The part of the time that a group spent waiting for actions, 0 to 1."""
+        return min(self.waited / (self.seconds * self.groups), 1.0) if self.seconds > 0 else 0.0
 
     @property
     def feedback_rows(self) -> int:
@@ -139,7 +138,7 @@ class Snapshot:
 
 
 def together(snapshots: "list[Snapshot]") -> Snapshot:
-    """The counts of several processes that ran side by side."""
+    """The counts of several groups, or processes, that ran side by side."""
     recent = [value for snapshot in snapshots for value in snapshot.recent]
     return Snapshot(
         seconds=max((snapshot.seconds for snapshot in snapshots), default=0.0),
@@ -150,5 +149,5 @@ def together(snapshots: "list[Snapshot]") -> Snapshot:
         waited=sum(snapshot.waited for snapshot in snapshots),
         connections=tuple(record for snapshot in snapshots for record in snapshot.connections),
         reconnects=sum(snapshot.reconnects for snapshot in snapshots),
-        processes=max(len(snapshots), 1),
+        groups=max(sum(snapshot.groups for snapshot in snapshots), 1),
     )

@@ -1,0 +1,133 @@
+"""One group: builds its envs, the reconnect policy and the rollout from the options, and runs them."""
+
+import dataclasses
+import functools
+import logging
+from collections.abc import Callable
+
+from plugrl_protocol.errors import ProtocolError
+
+from plugrl_env_client.envs.actions import ActionError
+from plugrl_env_client.envs.base_env import EnvError
+from plugrl_env_client.groups.share import Share
+from plugrl_env_client.link.client_link import Link
+from plugrl_env_client.link.interrupts import Interrupts
+from plugrl_env_client.link.reconnect import GaveUp, Reconnector, interruptible_sleep
+from plugrl_env_client.options import MAX_ENVS, ClientOptions, Run, resolved_api_key
+from plugrl_env_client.registration import make_env
+from plugrl_env_client.reporting.tally import Snapshot, Tally
+from plugrl_env_client.rollout import Outcome, Rollout, RolloutOptions
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class Finished:
+    """How a client's run ended, or that of one of its groups.
+
+    Attributes:
+        outcome: why it is over.
+        snapshot: what it counted.
+        error: for the user, where the outcome is FAILED.
+    """
+
+    outcome: Outcome
+    snapshot: Snapshot
+    error: str | None = None
+
+
+class Group:
+    """The envs of one connection, made here and now.
+
+    Args:
+        run: the whole.
+        share: what this group runs of it.
+        interrupts: set when the user wants the client to end.
+
+    Raises:
+        EnvError: the envs cannot be made. Later failures are returned by `run`, with what was counted until then.
+    """
+
+    def __init__(self, run: Run, share: Share, interrupts: Interrupts) -> None:
+        self._env = make_env(run.uid, run.env_config, share.num_envs)
+        self._run = run
+        self._share = share
+        self._interrupts = interrupts
+        self._tally = Tally()
+
+    def snapshot(self) -> Snapshot:
+        """What has been counted until now."""
+        return self._tally.snapshot()
+
+    def run(self, exchanged: Callable[[], None]) -> Finished:
+        """Run the share to its end.
+
+        Args:
+            exchanged: called after every exchange.
+        """
+        try:
+            return Finished(self._rollout(exchanged).run(), self.snapshot())
+        except (GaveUp, ActionError, EnvError, ProtocolError) as err:
+            return Finished(Outcome.FAILED, self.snapshot(), str(err))
+        except Exception as err:  # an env's own failure: whoever wrote it needs the traceback
+            if self._interrupts.requested:  # Ctrl-C also reaches the processes that an env may have
+                return Finished(Outcome.INTERRUPTED, self.snapshot())
+            _logger.exception("%s failed", self._env.env_id)
+            return Finished(Outcome.FAILED, self.snapshot(), f"{self._env.env_id} failed: {type(err).__name__}: {err}")
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Give back what the envs hold, where `run` has not done so."""
+        try:
+            self._env.close()
+        except Exception as err:  # the run's outcome is decided
+            _logger.warning("%s did not close: %s: %s", self._env.env_id, type(err).__name__, err)
+
+    def _rollout(self, exchanged: Callable[[], None]) -> Rollout:
+        run, share, options = self._run, self._share, self._run.options
+        # Clients with different offsets never share a seed or a number.
+        first = run.offset * MAX_ENVS + share.first_env
+        reconnector = Reconnector(
+            options.address,
+            functools.partial(_open_link, options, self._interrupts),
+            max_reconnects=options.max_reconnects,
+            after_stop=options.reconnect_on_server_stop,
+            sleep=interruptible_sleep(self._interrupts),
+        )
+        return Rollout(
+            self._env,
+            reconnector,
+            RolloutOptions(
+                num_steps=share.num_steps,
+                num_episodes=share.num_episodes,
+                replan_steps=options.runner.replan_steps,
+                max_episode_steps=options.runner.max_episode_steps,
+                seed=run.seed + first,
+                client=first,
+                first_env=share.first_env,
+                reuse_feedback_obs=options.reuse_feedback_obs,
+            ),
+            interrupts=self._interrupts,
+            tally=self._tally,
+            progress=lambda _: exchanged(),
+        )
+
+
+def _open_link(options: ClientOptions, interrupts: Interrupts) -> Link:
+    return Link.open(
+        options.address,
+        connect_timeout=options.connect_timeout,
+        action_timeout=options.action_timeout,
+        max_frame=options.max_frame_mib * 2**20,
+        api_key=resolved_api_key(options),
+        interrupts=interrupts,
+        spin=_spin_seconds(options),
+    )
+
+
+def _spin_seconds(options: ClientOptions) -> float | None:
+    """None: as long as that pays. A group that spins would keep the interpreter from the others, who have work."""
+    if options.num_groups > 1:
+        return 0.0
+    return None if options.spin_us == "auto" else options.spin_us / 1e6

@@ -1,0 +1,153 @@
+"""One group's envs, connection and rollout, as they come from the options."""
+
+import dataclasses
+import logging
+
+import numpy as np
+import pytest
+from plugrl_env_client.envs.base_env import EnvError
+from plugrl_env_client.envs.dummy_v1 import DummyConfig
+from plugrl_env_client.envs.gym_families.classic_v1 import ClassicConfig
+from plugrl_env_client.groups.group import Group
+from plugrl_env_client.groups.share import Share, whole
+from plugrl_env_client.link.interrupts import Interrupts
+from plugrl_env_client.options import MAX_ENVS, ClientOptions, Run
+from plugrl_env_client.rollout import Outcome
+
+
+def options(port=1, **changes):
+    return dataclasses.replace(ClientOptions(server_port=port, max_reconnects=0), **changes)
+
+
+def client(uid, config, opts, share=None, *, seed=0, offset=0):
+    run = Run(uid, config, opts, seed, offset)
+    return Group(run, share or whole(opts), Interrupts()).run(lambda: None)
+
+
+def first_observations(fake_server, actions, share, **settings):
+    seen = {}
+
+    def script(peer):
+        peer.greet(features=["declare-spaces"])
+        infer = peer.infer()
+        seen["first"] = infer["data"]["states"]["obs"].tolist()
+        seen["client"] = infer["spaces"]["client"]
+        peer.act(actions(1, 1)(infer))
+        peer.feedback()
+        peer.stop()
+
+    server = fake_server(script)
+    finished = client("classic-v1", ClassicConfig(name="Pendulum-v1"), options(server.port), share, **settings)
+    assert finished.outcome is Outcome.SERVER_STOPPED
+    return seen
+
+
+def test_env_i_of_the_run_has_its_seed_whatever_the_split(fake_server, actions):
+    whole = first_observations(fake_server, actions, Share(0, 0, 4, None, None), seed=5)
+    second = first_observations(fake_server, actions, Share(1, 2, 2, None, None), seed=5)
+    assert second["first"] == whole["first"][2:]
+    assert (whole["client"], second["client"]) == (0, 2)
+
+
+def test_an_offset_keeps_clients_apart(fake_server, actions):
+    first = first_observations(fake_server, actions, Share(0, 0, 2, None, None), seed=5)
+    other = first_observations(fake_server, actions, Share(0, 0, 2, None, None), seed=5, offset=1)
+    assert other["client"] == MAX_ENVS
+    assert not set(map(tuple, other["first"])) & set(map(tuple, first["first"]))
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_the_flag_decides_whether_observations_are_reused(fake_server, actions, wanted):
+    def script(peer):
+        peer.greet(features=["reuse-feedback-obs"])
+        for reused in (False, wanted):
+            infer = peer.infer()
+            assert infer.get("reuse", np.array([False])).tolist() == [reused]
+            assert len(infer["data"]["text"]) == (0 if reused else 1)
+            peer.act(actions(1, 1)(infer))
+            peer.feedback()
+        peer.stop()
+
+    port = fake_server(script).port
+    finished = client("dummy-v1", DummyConfig(images=("cam",)), options(port, reuse_feedback_obs=wanted))
+    assert finished.outcome is Outcome.SERVER_STOPPED
+
+
+def test_no_server_is_a_failure_with_its_reason():
+    finished = client("dummy-v1", DummyConfig(), options(1))
+    assert finished.outcome is Outcome.FAILED
+    assert finished.error == "ws://127.0.0.1:1: connecting: connection refused; gave up after --max-reconnects 0"
+
+
+def test_envs_that_cannot_be_made_are_an_error_at_once():
+    with pytest.raises(EnvError, match="did you mean Pendulum-v1"):
+        client("classic-v1", ClassicConfig(name="Pendulum"), options(1))
+
+
+def test_actions_that_do_not_fit_are_a_failure_that_names_both_sides(fake_server, actions):
+    def script(peer):
+        peer.greet()
+        peer.act(actions(4, 7)(peer.infer()))
+        peer.feedback()
+
+    finished = client("classic-v1", ClassicConfig(), options(fake_server(script).port))
+    assert finished.error == ("the server sends actions of shape (7,), CartPole-v1 takes Discrete(2) of shape ()")
+
+
+def test_a_failing_env_leaves_its_traceback_and_closes(fake_server, actions, monkeypatch, caplog):
+    def script(peer):
+        peer.greet()
+        peer.serve(actions(1, 1))
+
+    def fail(self, actions):
+        raise ZeroDivisionError("joint 3")
+
+    closed = []
+    monkeypatch.setattr("plugrl_env_client.envs.dummy_v1.DummyEnv.step", fail)
+    monkeypatch.setattr("plugrl_env_client.envs.dummy_v1.DummyEnv.close", lambda env: closed.append(env))
+    with caplog.at_level(logging.ERROR):
+        finished = client("dummy-v1", DummyConfig(), options(fake_server(script).port))
+    assert finished.error == "dummy-v1 failed: ZeroDivisionError: joint 3"
+    assert "ZeroDivisionError" in caplog.text
+    assert len(closed) == 1
+
+
+def test_an_env_that_breaks_at_ctrl_c_was_interrupted(fake_server, actions, monkeypatch, caplog):
+    def script(peer):
+        peer.greet()
+        peer.serve(actions(1, 1))
+
+    interrupts = Interrupts()
+
+    def die(self, actions):
+        interrupts.requested = True
+        raise EOFError("the worker process is gone")
+
+    def refuse(self):
+        raise BrokenPipeError("gone")
+
+    monkeypatch.setattr("plugrl_env_client.envs.dummy_v1.DummyEnv.step", die)
+    monkeypatch.setattr("plugrl_env_client.envs.dummy_v1.DummyEnv.close", refuse)
+    run = Run("dummy-v1", DummyConfig(), options(fake_server(script).port), 0, 0)
+    with caplog.at_level(logging.WARNING):
+        finished = Group(run, whole(run.options), interrupts).run(lambda: None)
+    assert (finished.outcome, finished.error) == (Outcome.INTERRUPTED, None)
+    assert "dummy-v1 did not close: BrokenPipeError: gone" in caplog.text
+
+
+def test_an_observation_that_is_too_large_for_a_frame_is_named(fake_server):
+    server = fake_server(lambda peer: (peer.greet(), peer.socket.recv(timeout=5)))
+    config = DummyConfig(images=("front",), image_size=700)
+    finished = client("dummy-v1", config, options(server.port, max_frame_mib=1))
+    assert "frame: expected at most 1048576 bytes" in finished.error
+
+
+def test_what_the_rollout_counts_is_returned(fake_server, actions):
+    def script(peer):
+        peer.greet()
+        peer.serve(actions(4, 1), exchanges=50)
+        peer.stop()
+
+    finished = client("dummy-v1", DummyConfig(), options(fake_server(script).port, num_envs=2))
+    assert (finished.snapshot.steps, finished.snapshot.episodes) == (400, 4)
+    assert finished.snapshot.mean_return == np.float64(100.0)
