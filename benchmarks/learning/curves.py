@@ -34,7 +34,7 @@ def table_line(name: str, row: Row, runs: list[dict[str, Any]]) -> str:
     start = f"| `{name}` | {row.algo} | {row.policy} | {row.env} | {row.steps:,} | {len(runs)} of {row.seeds} |"
     if not finals:
         return f"{start} not run | | {reach} | {row.published} | |\n"
-    cut = [f"seed {run['seed']} stopped at {run['steps']:,}" for run in runs if run["steps"] < row.steps]
+    cut = [f"seed {run['seed']} stopped at {run['steps']:,}" for run in runs if not run["finished"]]
     mean = f"{statistics.fmean(finals):.1f}" + (f" ({'; '.join(cut)})" if cut else "")
     each = ", ".join(f"{final:.1f}" for final in finals)
     wall = ", ".join(f"{run['wall_seconds']:.0f}" for run in runs)

@@ -64,7 +64,7 @@ def keep(row_name: str, seed: int, run_folder: Path, session: Mapping[str, Any],
         row_name: Key of `ROWS`.
         seed: The run's seed.
         run_folder: The server's run folder.
-        session: What this part of the run was: `command`, `wall_seconds`, `load_average`.
+        session: What this part of the run was: `command`, `commit`, `wall_seconds`, `load_average`, `finished`, `resumed`.
         results: Where results are kept.
     """
     folder = results / row_name
@@ -81,6 +81,7 @@ def keep(row_name: str, seed: int, run_folder: Path, session: Mapping[str, Any],
         "row": row_name,
         "seed": seed,
         **figures(metrics),
+        "finished": session["finished"],
         "wall_seconds": round(before.get("wall_seconds", 0.0) + session["wall_seconds"], 1),
         "load_average": session["load_average"],
         "command": session["command"],
@@ -112,6 +113,7 @@ def train(row_name: str, row: Row, seed: int, base: Path, *, resume: bool) -> in
             "wall_seconds": time.monotonic() - started,
             "load_average": round(os.getloadavg()[2], 2),
             "resumed": going_on,
+            "finished": code == 0,
         }
         print(f"kept {keep(row_name, seed, folder, session)}")
     return code

@@ -26,7 +26,7 @@ def run_folder(tmp_path, rewards, *, every=100):
     return tmp_path
 
 
-SESSION = {"command": "c", "commit": "abc", "wall_seconds": 10.0, "load_average": 0.5}
+SESSION = {"command": "c", "commit": "abc", "wall_seconds": 10.0, "load_average": 0.5, "finished": True}
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -76,11 +76,11 @@ def test_the_parts_of_a_resumed_run_add_up(tmp_path):
 def test_the_table_says_what_was_not_run_and_what_was_cut_short(tmp_path):
     row = ROWS["ppo-cartpole"]
     assert "not run" in curves.table_line("ppo-cartpole", row, [])
-    run = {"seed": 1, "final": 470.0, "steps": 5000, "wall_seconds": 3.0}
+    run = {"seed": 1, "final": 470.0, "steps": 5000, "finished": False, "wall_seconds": 3.0}
     line = curves.table_line("ppo-cartpole", row, [run])
     assert "470.0 (seed 1 stopped at 5,000)" in line
     assert "1 of 5" in line
-    whole = curves.table_line("ppo-cartpole", row, [{**run, "steps": row.steps}])
+    whole = curves.table_line("ppo-cartpole", row, [{**run, "finished": True}])
     assert "stopped" not in whole
 
 
