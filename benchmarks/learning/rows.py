@@ -80,7 +80,7 @@ ROWS = {
         "2382.9 at 1M on v4 (CleanRL)",
     ),
     "sac-pendulum": Row(
-        "sac pendulum", "sac-policy default", "classic-v1", "Pendulum-v1", 15_000, 3, None, "none at 15,000 known to us",
+        "sac pendulum", "sac-policy default", "classic-v1", "Pendulum-v1", 15_000, 3, None, "none known to us",
         num_envs=1,
     ),
     "sac-halfcheetah": Row(

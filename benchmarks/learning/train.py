@@ -64,7 +64,8 @@ def keep(row_name: str, seed: int, run_folder: Path, session: Mapping[str, Any],
         row_name: Key of `ROWS`.
         seed: The run's seed.
         run_folder: The server's run folder.
-        session: What this part of the run was: `command`, `commit`, `wall_seconds`, `load_average`, `finished`, `resumed`.
+        session: What this part of the run was: `command`, `commit`, `wall_seconds`, `load_average`, `finished` and,
+            where it went on with an earlier part, `resumed`.
         results: Where results are kept.
     """
     folder = results / row_name
