@@ -191,7 +191,7 @@ def test_aspo_is_best_for_a_bad_action_at_the_edge_of_the_interval():
 
 def numpy_policy_loss(old_loss, loss, advantage, config):
     """The objectives of the papers, one draw at a time."""
-    a = (advantage - advantage.mean()) / (advantage.std(ddof=1) + 1e-8)
+    a = (advantage - advantage.mean()) / (advantage.std(ddof=1) + 1e-8) + config.advantage_shift
     c, terms = config.clip_coef, []
     for i in range(len(a)):
         if config.ratio == "mean":

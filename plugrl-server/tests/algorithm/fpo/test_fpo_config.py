@@ -35,6 +35,9 @@ def test_rule_10_presets_are_variants():
     finetune = variants["plus-plus-finetune"]()
     assert (finetune.learning_rate, finetune.critic_learning_rate, finetune.betas) == (1e-5, 1e-4, (0.9, 0.99))
     assert (finetune.ratio, finetune.objective, finetune.loss_reduction) == ("per-sample", "aspo", "sum")
+    cheetah = variants["cheetah"]()
+    assert (cheetah.ratio, cheetah.objective, cheetah.clip_coef) == ("per-sample", "aspo", 0.2)
+    assert cheetah.anneal_learning_rate
 
 
 @pytest.mark.parametrize(
@@ -50,6 +53,7 @@ def test_rule_10_presets_are_variants():
         ({"ema_decay": -0.5}, r"--algo\.ema-decay -0\.5: must lie between 0 and 1"),
         ({"betas": (0.9, 1.0)}, r"--algo\.betas 0\.9 1\.0: both must be at least 0 and below 1"),
         ({"vf_coef": -1.0}, r"--algo\.vf-coef -1\.0: must be a finite number of at least 0"),
+        ({"advantage_shift": -0.5}, r"--algo\.advantage-shift -0\.5: must be a finite number of at least 0"),
         ({"weight_decay": float("inf")}, r"--algo\.weight-decay inf: must be a finite number of at least 0"),
         ({"batch_size": 8192}, r"--algo\.batch-size 8192 is larger than --algo\.buffer-size 4096"),
     ],

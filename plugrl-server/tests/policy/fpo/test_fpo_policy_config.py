@@ -17,9 +17,10 @@ def test_defaults_are_the_paper_s():
 
 def test_variants_are_sound():
     variants = list_policies()["fpo-policy"]
-    assert set(variants) == {"default", "large"}
+    assert set(variants) == {"default", "exploring", "large"}
     for config in variants.values():
         config().check()
+    assert variants["exploring"]().exploration_noise == 0.3
     large = variants["large"]()
     assert (large.actor_hidden_sizes, large.action_horizon, large.num_steps) == ((512,) * 3, 4, 20)
 

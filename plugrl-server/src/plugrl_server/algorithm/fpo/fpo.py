@@ -231,10 +231,11 @@ class FPO(OnPolicyAlgorithm):
         return loss if config.loss_clamp is None else loss.clamp(max=config.loss_clamp)
 
     def advantages(self, advantage: torch.Tensor) -> torch.Tensor:
-        """Return the advantages of a whole mini-batch as the objective takes them: normalised and clamped."""
+        """Return the advantages of a whole mini-batch as the objective takes them: normalised, shifted and clamped."""
         config = self.config
         if config.normalize_advantages:
             advantage = normalized(advantage)
+        advantage = advantage + config.advantage_shift
         limit = config.advantage_clamp
         return advantage if limit is None else advantage.clamp(-limit, limit)
 

@@ -45,6 +45,8 @@ class FPOConfig(OnPolicyConfig):
     """One ratio for a chunk, of its pairs' mean loss (FPO), or one for each pair (FPO++)."""
     objective: Literal["ppo", "aspo"] = "ppo"
     """PPO's clipped objective, or ASPO: clipped where the advantage is positive, SPO's penalty where it is not."""
+    advantage_shift: float = 0.0
+    """Added to the normalised advantages: how strongly the flow is matched to its own chunks, whatever they earn."""
     advantage_clamp: float | None = None
     """Advantages are clamped to +- this; none: not."""
     loss_clamp: float | None = None
@@ -76,7 +78,7 @@ class FPOConfig(OnPolicyConfig):
             require_positive(self, name)
         require_fraction(self, "ema_decay")
         require(self.ema_decay is None or self.ema_decay < 1, f"--algo.ema-decay {self.ema_decay}: must be below 1.")
-        for name in ("vf_coef", "weight_decay"):
+        for name in ("vf_coef", "weight_decay", "advantage_shift"):
             require_not_negative(self, name)
         require(
             all(0 <= beta < 1 for beta in self.betas),
@@ -113,6 +115,7 @@ class FPOPlusPlusConfig(FPOConfig):
     reward_scale: float = 1.0
     ratio: Literal["mean", "per-sample"] = "per-sample"
     objective: Literal["ppo", "aspo"] = "aspo"
+    advantage_shift: float = 0.5
     advantage_clamp: float | None = 100.0
     loss_clamp: float | None = 20.0
     difference_clamp: float | None = 10.0
@@ -131,3 +134,13 @@ class FPOPlusPlusFinetuneConfig(FPOPlusPlusConfig):
     loss_reduction: Literal["mean", "sum"] = "sum"
     clip_coef: float = 0.01
     critic_warmup_iterations: int = 1
+
+
+@register_algo_config("fpo", "cheetah")
+@dataclasses.dataclass
+class FPOCheetahConfig(FPOPlusPlusConfig):
+    """HalfCheetah-v5 and its like: FPO++ with a wider interval and smaller mini-batches, for `exploring` flows."""
+
+    anneal_learning_rate: bool = True
+    batch_size: int = 64
+    clip_coef: float = 0.2

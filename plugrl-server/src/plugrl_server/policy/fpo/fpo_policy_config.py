@@ -42,6 +42,14 @@ class FPOPolicyConfig(FlowPolicyConfig):
         )
 
 
+@register_policy_config("fpo-policy", "exploring")
+@dataclasses.dataclass
+class FPOPolicyExploringConfig(FPOPolicyConfig):
+    """The paper's networks with a little noise in every Euler step, so that chunks never become all the same."""
+
+    exploration_noise: float = 0.3
+
+
 @register_policy_config("fpo-policy", "large")
 @dataclasses.dataclass
 class FPOPolicyLargeConfig(FPOPolicyConfig):
