@@ -78,7 +78,7 @@ def _run(words: Words, argv: Sequence[str], command: Sequence[str]) -> int:
     elif (trained := _trained_by(words, selection)) is not None:
         config, selection = parse(words, policy=trained.policy)
         selection = _with_space_of(trained, selection)
-    if config.learners > 1 or place.started:
+    if config.learners > 1:
         check_can_share(selection, config.learners)
         if not place.started:
             return torchrun.launch(command, config.learners)

@@ -94,6 +94,11 @@ def test_a_process_that_torchrun_did_not_start_is_to_be_launched():
     assert torchrun.place(2) == (0, False)
 
 
+def test_a_run_without_learners_has_nothing_to_do_with_a_torchrun_around_it():
+    os.environ.update(TORCHELASTIC_RUN_ID="x", RANK="1", WORLD_SIZE="2")
+    assert torchrun.place(1) == (0, False)
+
+
 def test_a_process_of_torchruns_knows_its_place_and_rank_0_announces_itself(tmp_path, monkeypatch):
     ended = []
     monkeypatch.setattr(torchrun, "_end_with_agent", lambda: ended.append(True))

@@ -61,7 +61,7 @@ def place(learners: int) -> Place:
     Raises:
         ConfigError: Torchrun started another number of processes.
     """
-    if "TORCHELASTIC_RUN_ID" not in os.environ:
+    if learners == 1 or "TORCHELASTIC_RUN_ID" not in os.environ:
         return Place(0, started=False)
     size, rank = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
     require(size == learners, f"--learners {learners}: torchrun started {size} processes; the two must be equal.")
@@ -91,7 +91,8 @@ def learn(device: str) -> int:
         device: The policy's, as the flag gives it.
     """
     code = learner_loop.run(_join(device))
-    _leave()
+    if code == 0:
+        _leave()
     return code
 
 
