@@ -38,17 +38,18 @@ def reward_of(env, episode, time):
 class CodedEnv(BaseEnv):
     """Writes into the same buffers all the time. Odd episodes end by truncation."""
 
-    def __init__(self, num_envs, *, first=0, size=SIZE, text=False, resets_in_step=False):
+    def __init__(self, num_envs, *, first=0, size=SIZE, key="front", text=False, resets_in_step=False):
         self.num_envs = num_envs
         self.env_id = "coded"
         self.action_space = BoxSpace(shape=(2,), dtype=BOUND.dtype, low=-BOUND, high=BOUND)
         self.resets_in_step = resets_in_step
         self.first = first
         self.size = size
+        self.key = key
         self.episode = np.full(num_envs, -1)
         self.time = np.zeros(num_envs, np.int64)
         self.over = np.zeros(num_envs, bool)
-        self.images = {"front": np.zeros((num_envs, *size), np.uint8)} if size else {}
+        self.images = {key: np.zeros((num_envs, *size), np.uint8)} if size else {}
         self.state = np.zeros((num_envs, 3))
         self.text = np.full(num_envs, "lift" if text else "", "<U8")
 
@@ -59,7 +60,7 @@ class CodedEnv(BaseEnv):
         for i in range(self.num_envs):
             self.state[i] = state_of(*self.where(i))
             if self.size:
-                self.images["front"][i] = image_of(*self.where(i), self.size)
+                self.images[self.key][i] = image_of(*self.where(i), self.size)
         return Observation(images=self.images, states={"where": self.state}, text=self.text)
 
     def reset(self, seed):
@@ -127,8 +128,10 @@ class Coded:
         """Record some steps and return the recorder, closed."""
         recorder = Recorder(RecorderOptions(format=formats, **options), folder, seed=seed)
         env = env or CodedEnv(num_envs)
-        play(env, recorder.observer(env), steps)
-        recorder.close()
+        try:
+            play(env, recorder.observer(env), steps)
+        finally:
+            recorder.close()
         return recorder
 
     def states(self, env, episode):
