@@ -108,8 +108,9 @@ def test_a_state_that_does_not_fit_is_refused_and_the_learner_goes_on(remote):
 def test_weights_are_whole_and_only_get_newer(remote):
     remote.add(**frames([1.0]))
     seen = [0.0]
-    for _ in range(300):
+    for _ in range(600):
         remote.update(2)
+        remote.meet()
         weights = remote.policy.weights
         low, high = float(weights.min()), float(weights.max())
         assert low == high == int(remote.policy.count)
@@ -117,7 +118,7 @@ def test_weights_are_whole_and_only_get_newer(remote):
         seen.append(low)
     assert len(set(seen)) > 5  # it ran meanwhile
     remote.catch_up()
-    assert (remote.policy.weights == 600).all()
+    assert (remote.policy.weights == 1200).all()
 
 
 def test_metrics_are_means_over_all_updates_and_say_how_far_behind_it_is(remote):
@@ -139,20 +140,42 @@ def test_catching_up_can_be_given_up(remote):
     assert (remote.policy.weights == 200).all()
 
 
-def test_update_waits_for_a_learner_that_is_too_far_behind(remote, monkeypatch):
+def test_one_waits_for_a_learner_that_is_too_far_behind(remote, monkeypatch):
     monkeypatch.setattr(remote_learner, "MAX_BEHIND", 5)
     remote.add(**frames([1.0]))
     for _ in range(40):
-        remote.update(3)
+        remote.update(30)
+        assert remote.has_news or remote.behind <= 5
+        remote.meet()
         assert remote.behind <= 5
-    assert remote.updates >= 115
+    assert remote.updates >= 1195
 
 
-def test_update_waits_while_too_many_bytes_are_under_way(remote, monkeypatch):
+def test_one_waits_while_too_many_bytes_are_under_way(remote, monkeypatch):
     monkeypatch.setattr(remote_learner, "MAX_BYTES", 0)
     remote.add(**frames([1.0]))
+    remote.meet()
     remote.update(1)
+    remote.meet()
     assert remote.behind == 0
+
+
+def test_waiting_ends_after_the_time_that_was_given(remote, monkeypatch):
+    monkeypatch.setattr(remote_learner, "MAX_BEHIND", -1)
+    remote.meet(seconds=0.05)
+    assert remote.has_news  # it is still too far behind
+
+
+def test_newer_weights_are_news_until_they_are_taken_over(remote):
+    assert not remote.has_news
+    remote.add(**frames([1.0]))
+    remote.update(3)
+    remote._order("publish", None)
+    remote._wait_for("published")
+    assert remote.has_news
+    remote.meet()
+    assert not remote.has_news
+    assert (remote.policy.weights == 3).all()
 
 
 def test_it_uses_as_many_threads_as_the_server(remote):

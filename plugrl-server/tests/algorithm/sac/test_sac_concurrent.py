@@ -81,6 +81,14 @@ def test_both_take_the_same_updates_and_their_checkpoints_fit_the_other(make_pai
     assert_same(elsewhere.create_checkpoint(), here.create_checkpoint())
     assert torch.equal(elsewhere.policy.log_alpha, here.policy.log_alpha)
 
+    due = here.create_checkpoint().copy()  # as it is when a run is stopped before it has learned from a message
+    due.meta["due"] += 7
+    for algorithm in (here, elsewhere):
+        algorithm.load_checkpoint(due)
+        assert algorithm.config.global_steps > algorithm.global_step
+        replay(algorithm, recorded[:1])
+    assert_same(elsewhere.create_checkpoint(), here.create_checkpoint())
+
     first.meta["learner"]["replay"]["added"] = 10_000
     with pytest.raises(CheckpointError, match="240 frames of 10000 were stored; this buffer holds 5000"):
         elsewhere.load_checkpoint(first)
@@ -99,6 +107,14 @@ def test_it_learns_reports_and_ends_with_every_update_taken(make_pair, make_band
     assert reports[-1]["time/updates_behind"] == 0
     assert {"losses/critic_loss", "losses/actor_loss", "losses/alpha"} <= reports[-1].keys()
     assert bandit.cost(algorithm) < before / 4
+
+    checkpoint = algorithm.create_checkpoint().copy()
+    checkpoint.meta["due"] += 3  # stopped before it had learned from the last message
+    algorithm.load_checkpoint(checkpoint)
+    assert not algorithm.should_stop()
+    while algorithm.should_learn():
+        algorithm.learn_impl()
+    assert algorithm.learner.updates == 960 - 32 + 3
     algorithm.close()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)

@@ -4,7 +4,7 @@ import math
 import multiprocessing
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from multiprocessing.util import Finalize
@@ -19,11 +19,11 @@ from plugrl_server.learning.replay_buffer import KEY
 from plugrl_server.learning.trees import Tree
 
 MAX_BEHIND = 250
-"""Updates that may be ordered and not taken yet; beyond, `update` waits: the envs then idle, and nobody else."""
+"""Updates that may be ordered and not taken yet; beyond, `meet` waits: the envs then idle, and nobody else."""
 MAX_BYTES = 64 * 2**20
-"""Bytes of orders that may be under way before `update` waits."""
+"""Bytes of orders that may be under way before `meet` waits."""
 POLL_INTERVAL = 0.02
-"""Seconds between two looks at how far it has come, while `update` waits."""
+"""Seconds between two looks at how far it has come, while the server waits for it."""
 GRACE = 5.0
 """Seconds that the process has to end before it is killed."""
 SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
@@ -38,9 +38,9 @@ class RemoteLearner:
     """Takes the place of a learner that was built in this process; this one's policy goes on acting.
 
     Orders travel in one stream and are obeyed in order, so that the learner becomes exactly what it would have become
-    here, update for update; it only happens later. `add` and `update` give the order and return. `update` also takes
-    over the newest weights, and waits while more than `MAX_BEHIND` updates or `MAX_BYTES` are under way. Reading or
-    loading the state waits until every order before it is obeyed.
+    here, update for update; it only happens later. `add` and `update` give the order and return. Who gives them calls
+    `meet` when it `has_news`, which takes over the newest weights, and waits while more than `MAX_BEHIND` updates or
+    `MAX_BYTES` are under way. Reading or loading the state waits until every order before it is obeyed.
 
     Args:
         local: The learner whose place it takes, with the state to begin with.
@@ -91,19 +91,24 @@ class RemoteLearner:
         return [(number, KEY) for number in range(first, self._added)]
 
     def update(self, n: int = 1) -> None:
-        """Have n updates taken, and take over the newest weights.
+        """Have n updates taken.
 
         Raises:
-            LearnerError: The process is gone, or an update failed.
+            LearnerError: The process is gone.
         """
         if (threads := torch.get_num_threads()) != self._threads:
             self._threads = threads
             self._order("threads", threads)
         self._order("update", n)
         self._ordered += n
-        while self.behind > MAX_BEHIND or self._bytes - int(self._board.counters[HANDLED]) > MAX_BYTES:
-            if self._answers.poll(POLL_INTERVAL):
-                self._read_answer()
+
+    def meet(self, seconds: float = math.inf) -> None:
+        """Wait while it is too far behind, but no longer than that; take over the weights and what was reported.
+
+        Raises:
+            LearnerError: The process is gone, or an update failed.
+        """
+        self._wait_while(self._is_far_behind, seconds)
         self._take_over()
 
     def catch_up(self, seconds: float = math.inf) -> None:
@@ -112,16 +117,18 @@ class RemoteLearner:
         Raises:
             LearnerError: The process is gone, or an update failed.
         """
-        until = time.monotonic() + seconds
-        while self.behind and time.monotonic() < until:
-            if self._answers.poll(POLL_INTERVAL):
-                self._read_answer()
+        self._wait_while(lambda: self.behind > 0, seconds)
         if not self.behind:
             self._order("publish", None)
             self._wait_for("published")
         self._take_over()
 
     # Reading -----------------------------------------------------------------------------------------------------
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there are newer weights, or it is too far behind to go on: call `meet`."""
+        return self._board.version != self.version or self._is_far_behind()
 
     @property
     def updates(self) -> int:
@@ -180,6 +187,9 @@ class RemoteLearner:
         self._load({"policy": self.policy.state_dict(), "optimizer": optimizer, "learner": state})
         self._added = state["replay"]["added"]
 
+    def _is_far_behind(self) -> bool:
+        return self.behind > MAX_BEHIND or self._bytes - int(self._board.counters[HANDLED]) > MAX_BYTES
+
     # The channel -------------------------------------------------------------------------------------------------
 
     def _load(self, state: dict[str, Any]) -> None:
@@ -194,6 +204,12 @@ class RemoteLearner:
             self._bytes += channel.send(self._orders, (order, what))
         except OSError:
             while True:  # what it said last tells why
+                self._read_answer()
+
+    def _wait_while(self, condition: Callable[[], bool], seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while condition() and time.monotonic() < until:
+            if self._answers.poll(POLL_INTERVAL):
                 self._read_answer()
 
     def _wait_for(self, kind: str) -> Any:

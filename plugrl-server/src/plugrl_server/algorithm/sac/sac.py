@@ -21,8 +21,8 @@ from plugrl_server.policy.state import PolicyRuntimeState, PolicyTrainState
 MAX_UPDATES = 256
 """Updates of one learn step at most, so that a run can be stopped in between however large a message was."""
 
-CATCH_UP = 5.0
-"""Seconds that one learn step waits at most for the learner's own process at the end, for the same reason."""
+LONGEST_WAIT = 5.0
+"""Seconds that one learn step waits at most for the learner's own process, for the same reason."""
 
 
 @register_algo("sac")
@@ -97,6 +97,8 @@ class SAC(DDPAlgorithm):
         self.global_step += len(rows)
         counted = min(len(rows), max(0, self.global_step - self.config.learning_starts))
         self.due += counted * self.config.updates_per_step
+        if isinstance(self.learner, RemoteLearner):
+            self._order(self.learner)
         for i in np.flatnonzero(rows.next_terminated | rows.next_truncated).tolist():
             self.record_finished_episode(rows.info[i], True, True)
         return len(rows)
@@ -104,27 +106,36 @@ class SAC(DDPAlgorithm):
     # Learning ----------------------------------------------------------------------------------------------------
 
     def learn_impl(self) -> tuple[int, dict[str, Any] | None]:
-        """Take the updates that are due; the metrics are None unless a report is."""
-        updates = min(int(self.due), MAX_UPDATES)
-        self._take(updates)
-        self.due -= updates
-        if isinstance(self.learner, RemoteLearner) and self._has_all_frames():
-            self.learner.catch_up(CATCH_UP)
+        """Take the updates that are due, or meet who takes them; the metrics are None unless a report is due."""
+        if isinstance(self.learner, RemoteLearner):
+            self._order(self.learner)
+            meet = self.learner.catch_up if self._has_all_frames() else self.learner.meet
+            meet(LONGEST_WAIT)
+        else:
+            updates = min(int(self.due), MAX_UPDATES)
+            self._take(updates)
+            self.due -= updates
         if not self._report_is_due():
             return self.global_step, None
         self.reported_updates = self.learner.updates
         return self.global_step, {**self.learner.metrics(), "losses/updates": float(self.learner.updates)}
 
+    def _order(self, learner: RemoteLearner) -> None:
+        """Have the updates that are due taken by the learner's own process."""
+        if updates := int(self.due):
+            learner.update(updates)
+            self.due -= updates
+
     def _take(self, updates: int) -> None:
-        if self.world_size == 1 or isinstance(self.learner, RemoteLearner):
+        if self.world_size == 1:
             self.learner.update(updates)
             return
         for _ in range(updates):
-            self.learn_together(self.learner.drawn())
+            self.learn_together(cast("SACLearner", self.learner).drawn())
 
     def _report_is_due(self) -> bool:
         since = self.learner.updates - self.reported_updates
-        return since >= self.config.report_interval or (self._has_all_frames() and not self.should_learn())
+        return since >= self.config.report_interval or (since > 0 and self._has_all_frames() and not self._owes())
 
     # With several learners ---------------------------------------------------------------------------------------
 
@@ -155,8 +166,15 @@ class SAC(DDPAlgorithm):
     # Scheduling and state ----------------------------------------------------------------------------------------
 
     def should_learn(self) -> bool:
-        """Return whether an update is due; after the last frame also whether one is still to be waited for."""
-        return self.due >= 1 or (self._has_all_frames() and self._behind() > 0)
+        """Return whether an update is due, or the learner's own process has news or must be waited for."""
+        if isinstance(self.learner, RemoteLearner):
+            unreported = self._owes() or self.learner.updates > self.reported_updates
+            return self.learner.has_news or (self._has_all_frames() and unreported)
+        return self._owes()
+
+    def _owes(self) -> bool:
+        """Return whether an update is due that is not taken yet."""
+        return self.due >= 1 or (isinstance(self.learner, RemoteLearner) and self.learner.behind > 0)
 
     def should_save(self) -> bool:
         """Return whether `save_interval` frames have come since the last checkpoint."""
@@ -169,10 +187,6 @@ class SAC(DDPAlgorithm):
     def _has_all_frames(self) -> bool:
         steps = self.config.global_steps
         return steps is not None and self.global_step >= steps
-
-    def _behind(self) -> int:
-        """Return how many updates were ordered from the learner's own process and not taken yet."""
-        return self.learner.behind if isinstance(self.learner, RemoteLearner) else 0
 
     def create_checkpoint(self) -> Checkpoint:
         """Return weights, optimizers, the replay buffer, generators and counters."""
