@@ -219,10 +219,10 @@ class FPO(OnPolicyAlgorithm):
     def flow_losses(self, batch: Batch) -> torch.Tensor:
         """Return the flow-matching loss of each draw under the weights of now, f4[N, S]."""
         config, policy = self.config, self.policy
-        n, s = batch.time.shape
+        s = batch.time.shape[1]
         x = interpolated(batch.sample, batch.noise, batch.time)
         condition = trees.map_leaves(lambda leaf: leaf.repeat_interleave(s, 0), policy.condition(batch.features))
-        velocity = policy.velocity(condition, x.flatten(0, 1), batch.time.flatten()).unflatten(0, (n, s))
+        velocity = policy.velocity(condition, x.flatten(0, 1), batch.time.flatten()).view_as(x)
         if config.flow_loss == "u":
             error = velocity_error(velocity, batch.sample, batch.noise)
         else:

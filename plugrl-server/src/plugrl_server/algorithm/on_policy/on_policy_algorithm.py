@@ -120,7 +120,8 @@ class OnPolicyAlgorithm(DDPAlgorithm):
 
     def infer(self, obs: dict[str, Any]) -> tuple[np.ndarray, PolicyRuntimeState]:
         """Sample a chunk for each environment."""
-        return self.policy.get_action_and_runtime_state(obs)
+        actions, runtime_state = self.policy.get_action_and_runtime_state(obs)
+        return actions, runtime_state
 
     def derive_train_state(self, runtime_state: PolicyRuntimeState) -> PolicyTrainState:
         """Keep the sample. What else learning needs is computed before the first step, by the same weights."""
@@ -250,7 +251,7 @@ class OnPolicyAlgorithm(DDPAlgorithm):
         """Yield one epoch of shuffled mini-batches of a tree of tensors [N, ...]; the last one holds what is left."""
         rows = trees.leading(frames) or 0
         order = torch.randperm(rows, generator=self.generator).to(self.policy.device)
-        for index in order.split(self.config.batch_size):
+        for index in torch.split(order, self.config.batch_size):
             yield trees.map_leaves(lambda leaf, index=index: leaf.index_select(0, index), frames)
 
     # Scheduling and state ----------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ class NumpyFlow:
 def _silu(values: np.ndarray) -> np.ndarray:
     """Return v / (1 + exp(-v)), by the tangent, which does not overflow; overwrites its argument."""
     values *= 0.5
-    activated = np.tanh(values)
+    activated: np.ndarray = np.tanh(values)
     activated += 1
     activated *= values
     return activated
