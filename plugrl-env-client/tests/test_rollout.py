@@ -486,13 +486,15 @@ def test_an_env_that_resets_itself_cannot_be_cut_short(fake_server):
 
 def test_cartpoles_own_vector_form_runs(fake_server, actions):
     from plugrl_env_client.envs.gym_adapter.making import make_gym_env
+    from plugrl_env_client.envs.gym_flags import GymFlags
 
     def script(peer):
         peer.greet()
         peer.serve(actions(2, dtype=np.int64), exchanges=60)
         peer.stop()
 
-    result = run(make_gym_env("CartPole-v1", 4, vectorization="native"), fake_server(script), seed=0)
+    env = make_gym_env("CartPole-v1", 4, flags=GymFlags(vectorization="own"))
+    result = run(env, fake_server(script), seed=0)
     assert result.tally.episodes > 4
 
 

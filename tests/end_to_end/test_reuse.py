@@ -8,7 +8,7 @@ from unittest.mock import MagicMock
 import pytest
 from plugrl_env_client.client import run_alone
 from plugrl_env_client.envs.base_env import BaseEnv
-from plugrl_env_client.envs.classic_v1 import ClassicConfig
+from plugrl_env_client.envs.gym_families.classic_v1 import ClassicConfig
 from plugrl_env_client.link.interrupts import Interrupts
 from plugrl_env_client.options import ClientOptions, Run, RunnerOptions
 from plugrl_env_client.rollout import Outcome

@@ -56,8 +56,21 @@ _HOME = "plugrl_env_client.envs."
 BUILT_IN = {
     family.uid: family
     for family in (
-        Family("classic-v1", "classic control and toy text: CartPole, Pendulum, FrozenLake, ...", module="classic_v1"),
-        Family("mujoco-v1", "MuJoCo: HalfCheetah, Hopper, Ant, ...", "mujoco", "mujoco", "mujoco_v1"),
+        Family(
+            "classic-v1",
+            "classic control and toy text: CartPole, Pendulum, FrozenLake, ...",
+            module="gym_families.classic_v1",
+        ),
+        Family("mujoco-v1", "MuJoCo: HalfCheetah, Hopper, Ant, ...", "mujoco", "mujoco", "gym_families.mujoco_v1"),
+        Family("atari-v1", "Atari games, preprocessed as for DQN", "atari", "ale_py", "gym_families.atari_v1"),
+        Family("pusht-v1", "pushing a T onto its goal", "pusht", "gym_pusht", "gym_families.pusht_v1"),
+        Family(
+            "robotics-v1",
+            "Fetch, Shadow hand, mazes, Adroit, kitchen",
+            "robotics",
+            "gymnasium_robotics",
+            "gym_families.robotics_v1",
+        ),
         Family("gym-v1", "any id registered with Gymnasium (--env.id)", module="gym_v1"),
         Family("dummy-v1", "does nothing, in episodes of 100 steps", module="dummy_v1"),
         Family("probe-v1", "the conformance probe of SPEC 8.1", module="probe_v1"),

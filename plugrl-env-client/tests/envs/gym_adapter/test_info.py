@@ -60,3 +60,10 @@ def test_success_is_read_when_an_episode_ended(key):
 
 def test_an_env_that_does_not_speak_of_success_has_none():
     assert "success" not in InfoReader().read([{}, {}], any_done=True)
+
+
+def test_other_keys_may_say_it_and_the_first_that_is_there_counts():
+    reader = InfoReader(success_keys=("goal", "is_success"))
+    assert reader.read([{"is_success": True, "success": False}], any_done=True)["success"].tolist() == [True]
+    assert reader.read([{"is_success": True, "goal": 0}], any_done=True)["success"].tolist() == [False]
+    assert InfoReader(success_keys=()).read([{"success": True}], any_done=True) == {}

@@ -6,6 +6,7 @@ import pytest
 from gymnasium import spaces
 from plugrl_env_client.envs.base_env import EnvError
 from plugrl_env_client.envs.gym_adapter.loop_env import LoopEnv
+from plugrl_env_client.envs.gym_flags import GymFlags
 
 
 class Counter(gymnasium.Env):
@@ -66,7 +67,7 @@ def test_lesson_16_the_final_observation_stays_until_the_reset():
 
 
 def test_named_infos_are_sent_with_every_step():
-    loop = LoopEnv([Counter(9), Counter(9)], env_id="c", info_keys=("success",))
+    loop = LoopEnv([Counter(9), Counter(9)], env_id="c", flags=GymFlags(info_keys=("success",)))
     loop.reset(0)
     assert loop.step(np.array([0, 0])).infos["success"].tolist() == [False, False]
 

@@ -1,4 +1,4 @@
-"""What of an env's info goes on the wire: success, and the entries that `--env.info-keys` names (field lesson 18)."""
+"""What of an env's info goes on the wire: success (`--env.success-keys`) and `--env.info-keys` (field lesson 18)."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from plugrl_env_client.envs.gym_flags import SUCCESS_KEYS
+
 _logger = logging.getLogger(__name__)
 _SENDABLE = "biufU"
-_SUCCESS = ("success", "is_success")
 
 
 class InfoReader:
@@ -19,10 +20,12 @@ class InfoReader:
 
     Args:
         keys: entries to send.
+        success_keys: entries that say whether an episode was a success; the first that any env has counts.
     """
 
-    def __init__(self, keys: Sequence[str] = ()) -> None:
-        self._keys = tuple(keys)
+    def __init__(self, keys: Sequence[str] = (), success_keys: Sequence[str] = SUCCESS_KEYS) -> None:
+        self.keys = tuple(keys)
+        self.success_keys = tuple(success_keys)
         self._warned: set[str] = set()
 
     def read(self, infos: Sequence[Mapping[str, Any]], any_done: bool) -> dict[str, np.ndarray]:
@@ -35,13 +38,19 @@ class InfoReader:
         Returns:
             The wanted entries, each [n, ...], and `success` bool[n] where an info speaks of it.
         """
-        found = {key: rows for key in self._keys if (rows := self._rows(key, infos)) is not None}
+        found = {key: rows for key in self.keys if (rows := self._rows(key, infos)) is not None}
         if any_done:
-            for key in _SUCCESS:
+            for key in self.success_keys:
                 if any(key in info for info in infos):
                     found["success"] = np.array([bool(np.all(info.get(key, False))) for info in infos])
                     break
         return found
+
+    def drop(self, key: str, reason: str) -> None:
+        """Say, once for each entry, that it is not sent."""
+        if key not in self._warned:
+            self._warned.add(key)
+            _logger.warning("info entry %r is not sent: %s", key, reason)
 
     def _rows(self, key: str, infos: Sequence[Mapping[str, Any]]) -> np.ndarray | None:
         present = [info[key] for info in infos if key in info]
@@ -49,19 +58,14 @@ class InfoReader:
             return None
         blank = _as_array(present[0])
         if blank is None:
-            self._drop(key, f"cannot send a {type(present[0]).__name__}")
+            self.drop(key, f"cannot send a {type(present[0]).__name__}")
             return None
         text = blank.dtype.kind == "U"
         rows = [_as_array(info[key]) if key in info else np.zeros_like(blank) for info in infos]
         if any(row is None or row.shape != blank.shape or (row.dtype.kind == "U") != text for row in rows):
-            self._drop(key, "the envs' values differ in shape or kind")
+            self.drop(key, "the envs' values differ in shape or kind")
             return None
         return np.stack([row for row in rows if row is not None])
-
-    def _drop(self, key: str, reason: str) -> None:
-        if key not in self._warned:
-            self._warned.add(key)
-            _logger.warning("info entry %r is not sent: %s", key, reason)
 
 
 def _as_array(value: Any) -> np.ndarray | None:

@@ -16,6 +16,7 @@ from plugrl_env_client.envs.base_env import BaseEnv, EnvError, Observation, Step
 from plugrl_env_client.envs.gym_adapter.action_spaces import action_space
 from plugrl_env_client.envs.gym_adapter.info import InfoReader
 from plugrl_env_client.envs.gym_adapter.layout import Layout
+from plugrl_env_client.envs.gym_flags import GymFlags
 
 _NOTHING: Mapping[str, np.ndarray] = {}
 
@@ -26,15 +27,16 @@ class LoopEnv(BaseEnv):
     Args:
         envs: environments with equal spaces.
         env_id: the name that is declared and shown.
-        info_keys: entries of the infos to send.
+        flags: which observations and infos to send.
 
     Raises:
         EnvError: spaces differ, or cannot be sent.
     """
 
     def __init__(
-        self, envs: "Sequence[gymnasium.Env[Any, Any]]", *, env_id: str, info_keys: Sequence[str] = ()
+        self, envs: "Sequence[gymnasium.Env[Any, Any]]", *, env_id: str, flags: GymFlags | None = None
     ) -> None:
+        flags = flags or GymFlags()
         first = envs[0]
         for env in envs:
             if env.observation_space != first.observation_space or env.action_space != first.action_space:
@@ -46,9 +48,10 @@ class LoopEnv(BaseEnv):
             self.max_episode_steps = first.spec.max_episode_steps
             self.reward_threshold = first.spec.reward_threshold
         self._envs = list(envs)
-        self._layout = Layout(first.observation_space, self.num_envs)
-        self._info = InfoReader(info_keys)
-        self._reads_every_info = bool(info_keys)
+        self._layout = Layout(
+            first.observation_space, self.num_envs, state_keys=flags.state_keys, image_keys=flags.image_keys
+        )
+        self._info = InfoReader(flags.info_keys, flags.success_keys)
         self._rewards = np.zeros(self.num_envs)
         self._terminated = np.zeros(self.num_envs, np.bool_)
         self._truncated = np.zeros(self.num_envs, np.bool_)
@@ -73,7 +76,7 @@ class LoopEnv(BaseEnv):
             write(row, observation)
             infos.append(info)
             done = done or ended or cut
-        told = self._info.read(infos, bool(done)) if done or self._reads_every_info else _NOTHING
+        told = self._info.read(infos, bool(done)) if done or self._info.keys else _NOTHING
         return Step(self._layout.observation, rewards, terminated, truncated, told)
 
     def reset_indices(self, indices: np.ndarray) -> Observation:

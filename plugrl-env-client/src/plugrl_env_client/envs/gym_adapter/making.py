@@ -1,68 +1,138 @@
 """Builds n Gymnasium environments of one id, vectorised in one of four ways."""
 
+import dataclasses
+import difflib
 import functools
 import importlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import gymnasium
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from plugrl_env_client.envs.base_env import BaseEnv, EnvError
 from plugrl_env_client.envs.gym_adapter.loop_env import LoopEnv
 from plugrl_env_client.envs.gym_adapter.vector_env import GymVectorEnv
+from plugrl_env_client.envs.gym_adapter.wrappers import Wrapping, parse_wrappers
+from plugrl_env_client.envs.gym_flags import GymFlags, Vectorization, parse_kwargs
 
-Vectorization = Literal["loop", "sync", "async", "native"]
+_logger = logging.getLogger(__name__)
+_Env = gymnasium.Env[Any, Any]
+# What a constructor may raise about its arguments. Anything else is a fault of the env's and keeps its traceback.
+_REFUSALS = (
+    gymnasium.error.Error,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    OSError,
+    TypeError,
+    ValueError,
+)
 
 
 def make_gym_env(
     env_id: str,
     num_envs: int,
     *,
-    kwargs: Mapping[str, Any] | None = None,
-    vectorization: Vectorization = "loop",
-    info_keys: Sequence[str] = (),
+    flags: GymFlags | None = None,
+    defaults: Mapping[str, Any] | None = None,
+    wrap: Callable[[_Env], _Env] | None = None,
 ) -> BaseEnv:
     """Build n environments.
 
     Args:
         env_id: a registered id, or `module:Id` to import `module` first.
         num_envs: n.
-        kwargs: passed to `gymnasium.make` (`max_episode_steps` replaces the registered limit).
-        vectorization: "loop" (a lean loop, the default), "sync" (`SyncVectorEnv`), "async" (`AsyncVectorEnv`, one
-            process an env: for envs that take milliseconds a step) or "native" (the env's own vector entry point).
-        info_keys: entries of the infos to send.
+        flags: how they are made, run and read. `--env.kwargs max_episode_steps=N` replaces the registered limit.
+        defaults: arguments of `gymnasium.make` that `--env.kwargs` may replace.
+        wrap: put around every single env, inside the wrappers of the flags.
 
     Raises:
         EnvError: no such env, wrong arguments, or spaces that cannot be sent.
     """
-    arguments = dict(kwargs or {})
+    flags = flags or GymFlags()
+    kwargs = {**(defaults or {}), **parse_kwargs(flags.kwargs)}
+    make = _Maker(env_id, kwargs, wrap, tuple(parse_wrappers(flags.wrappers)))
     try:
-        if vectorization == "native":
-            return GymVectorEnv(_native(env_id, num_envs, arguments), env_id=env_id, info_keys=info_keys)
-        make = functools.partial(gymnasium.make, env_id, disable_env_checker=True, **arguments)
-        if vectorization == "loop":
-            return LoopEnv([make() for _ in range(num_envs)], env_id=env_id, info_keys=info_keys)
-        build = SyncVectorEnv if vectorization == "sync" else AsyncVectorEnv
+        how = _choose(flags, _spec(env_id))
+        if how == "own":
+            return GymVectorEnv(_own(make, num_envs), env_id=env_id, flags=flags)
+        if how == "loop":
+            return LoopEnv([make() for _ in range(num_envs)], env_id=env_id, flags=flags)
+        build = SyncVectorEnv if how == "sync" else AsyncVectorEnv
         vector = build([make] * num_envs, autoreset_mode=AutoresetMode.DISABLED)
         vector.spec = _spec_of_one(make)  # built from functions, it does not know what it holds
-        return GymVectorEnv(vector, env_id=env_id, info_keys=info_keys)
+        return GymVectorEnv(vector, env_id=env_id, flags=flags)
     except EnvError:
         raise
-    except (gymnasium.error.Error, ImportError, TypeError, AttributeError) as err:
-        raise EnvError(f"cannot make {env_id}: {err}") from err
+    except _REFUSALS as err:
+        reason = str(err) if len(str(err).split()) > 1 else f"{type(err).__name__} {err}"  # KeyError says the key only
+        raise EnvError(f"cannot make {env_id}: {reason}") from err
 
 
-def _native(env_id: str, num_envs: int, kwargs: Mapping[str, Any]) -> "gymnasium.vector.VectorEnv[Any, Any, Any]":
+@dataclasses.dataclass(frozen=True)
+class _Maker:
+    """Makes one single environment; can be sent to another process."""
+
+    env_id: str
+    kwargs: dict[str, Any]
+    wrap: Callable[[_Env], _Env] | None
+    wrappers: tuple[Wrapping, ...]
+
+    def __call__(self) -> _Env:
+        env: _Env = gymnasium.make(self.env_id, disable_env_checker=True, **self.kwargs)
+        if self.wrap is not None:
+            env = self.wrap(env)
+        for wrapper in self.wrappers:
+            env = wrapper.wrap(env)
+        return env
+
+
+def _spec(env_id: str) -> EnvSpec:
     module, _, registered = env_id.rpartition(":")
     if module:
         importlib.import_module(module)
-    if gymnasium.spec(registered).vector_entry_point is None:
-        raise EnvError(f"{env_id} has no vector entry point of its own; use --env.vectorization loop, sync or async")
-    return gymnasium.make_vec(env_id, num_envs, vectorization_mode="vector_entry_point", **kwargs)
+    return gymnasium.spec(registered)
 
 
-def _spec_of_one(make: "Callable[[], gymnasium.Env[Any, Any]]") -> "gymnasium.envs.registration.EnvSpec | None":
+def _choose(flags: GymFlags, spec: EnvSpec) -> Vectorization:
+    """What `auto` stands for, and whether the env has that form.
+
+    A loop, because there every env has a seed of its own and resets without losing a step; an env's own vector form may
+    do neither. Where there is no single env to loop over, the own form.
+    """
+    how = flags.vectorization
+    if how == "auto":
+        how = "own" if spec.entry_point is None and not flags.wrappers else "loop"
+        if how == "loop" and spec.vector_entry_point is not None:
+            _say_once(f"{spec.id}: a loop over single envs; --env.vectorization own would use the env's vector form")
+    if how != "own" and spec.entry_point is None:
+        raise EnvError(f"{spec.id} is a vector env only; use --env.vectorization own, without --env.wrappers")
+    if how == "own" and spec.vector_entry_point is None:
+        raise EnvError(f"{spec.id} has no vector entry point of its own; use --env.vectorization loop, sync or async")
+    if how == "own" and flags.wrappers:
+        raise EnvError("--env.wrappers are for single envs; use --env.vectorization loop, sync or async")
+    return how
+
+
+@functools.cache
+def _say_once(text: str) -> None:
+    _logger.info(text)
+
+
+def _own(make: _Maker, num_envs: int) -> "gymnasium.vector.VectorEnv[Any, Any, Any]":
+    vector = gymnasium.make_vec(make.env_id, num_envs, vectorization_mode="vector_entry_point", **make.kwargs)
+    if vector.num_envs != num_envs:
+        vector.close()
+        raise EnvError(f"{make.env_id} was asked for {num_envs} envs and made {vector.num_envs}")
+    return vector
+
+
+def _spec_of_one(make: _Maker) -> EnvSpec | None:
     env = make()
     try:
         return env.spec
@@ -70,14 +140,39 @@ def _spec_of_one(make: "Callable[[], gymnasium.Env[Any, Any]]") -> "gymnasium.en
         env.close()
 
 
-def known_ids(*, within: Sequence[str]) -> list[str]:
+def known_ids(*, within: Sequence[str], without: str | None = None) -> list[str]:
     """Registered ids, current and older versions, whose code lives in one of the given modules.
 
     Args:
         within: module prefixes such as `gymnasium.envs.classic_control`.
+        without: entry points that contain this are left out.
     """
     return sorted(
         spec.id
         for spec in gymnasium.registry.values()
-        if isinstance(spec.entry_point, str) and spec.entry_point.startswith(tuple(within))
+        if isinstance(spec.entry_point, str)
+        and spec.entry_point.startswith(tuple(within))
+        and not (without and without in spec.entry_point)
     )
+
+
+def require_known(name: str, ids: Sequence[str], uid: str) -> None:
+    """Refuse a name that a family does not have, with advice.
+
+    Raises:
+        EnvError: it names the nearest id and all others.
+    """
+    if name not in ids:
+        near = difflib.get_close_matches(name, ids, n=1, cutoff=0.5)
+        advice = f"did you mean {near[0]}? " if near else ""
+        raise EnvError(f"--env.name {name}: {advice}{uid} has {', '.join(ids)}")
+
+
+def require_at_least(flag: str, value: float, least: float) -> None:
+    """Refuse a number that is too small.
+
+    Raises:
+        EnvError: names the flag.
+    """
+    if not value >= least:
+        raise EnvError(f"{flag} {value}: expected at least {least}")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from plugrl_env_client.envs.base_env import EnvError
-from plugrl_env_client.envs.mujoco_v1 import MujocoConfig, make_mujoco
+from plugrl_env_client.envs.gym_families.mujoco_v1 import MujocoConfig, make_mujoco
 
 pytest.importorskip("mujoco")
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from plugrl_env_client.envs.base_env import EnvError
-from plugrl_env_client.envs.classic_v1 import FAMILIES, ClassicConfig, make_classic
 from plugrl_env_client.envs.gym_adapter.making import known_ids
+from plugrl_env_client.envs.gym_families.classic_v1 import FAMILIES, ClassicConfig, make_classic
 from plugrl_protocol.spaces import BoxSpace, DiscreteSpace
 
 
@@ -44,6 +44,6 @@ def test_an_id_of_another_family_is_refused():
 
 
 def test_cartpoles_own_vector_form_resets_itself():
-    env = make_classic(ClassicConfig(vectorization="native"), 3)
+    env = make_classic(ClassicConfig(vectorization="own"), 3)
     assert env.resets_in_step
     assert env.reset(0).states["obs"].shape == (3, 4)

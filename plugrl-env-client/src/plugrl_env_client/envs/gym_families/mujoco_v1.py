@@ -1,10 +1,9 @@
 """`mujoco-v1`: Gymnasium's MuJoCo environments (extra `mujoco`)."""
 
 import dataclasses
-import difflib
-from typing import Literal
 
-from plugrl_env_client.envs.base_env import BaseEnv, BaseEnvConfig, EnvError
+from plugrl_env_client.envs.base_env import BaseEnv
+from plugrl_env_client.envs.gym_flags import GymFlags
 from plugrl_env_client.registration import register_env, register_env_config
 
 UID = "mujoco-v1"
@@ -13,14 +12,11 @@ OLDEST = 4  # v2 and v3 need the bindings of before 2021
 
 @register_env_config(UID)
 @dataclasses.dataclass
-class MujocoConfig(BaseEnvConfig):
+class MujocoConfig(GymFlags):
     """Which environment, and how n of them are run."""
 
     name: str = "HalfCheetah-v5"
     """A MuJoCo id: HalfCheetah-v5, Hopper-v5, Walker2d-v5, Ant-v5, Humanoid-v5, Swimmer-v5, Reacher-v5, ..."""
-
-    vectorization: Literal["loop", "sync", "async"] = "loop"
-    """A lean loop, or Gymnasium's SyncVectorEnv or AsyncVectorEnv (one process an env)."""
 
 
 @register_env(UID)
@@ -30,14 +26,11 @@ def make_mujoco(config: MujocoConfig, num_envs: int) -> BaseEnv:
     Raises:
         EnvError: `config.name` is not a MuJoCo id that still runs.
     """
-    from plugrl_env_client.envs.gym_adapter.making import known_ids, make_gym_env
+    from plugrl_env_client.envs.gym_adapter.making import known_ids, make_gym_env, require_known
 
     ids = [name for name in known_ids(within=("gymnasium.envs.mujoco",)) if _version(name) >= OLDEST]
-    if config.name not in ids:
-        near = difflib.get_close_matches(config.name, ids, n=1, cutoff=0.5)
-        advice = f"did you mean {near[0]}? " if near else ""
-        raise EnvError(f"--env.name {config.name}: {advice}mujoco-v1 has {', '.join(ids)}")
-    return make_gym_env(config.name, num_envs, vectorization=config.vectorization, info_keys=config.info_keys)
+    require_known(config.name, ids, UID)
+    return make_gym_env(config.name, num_envs, flags=config)
 
 
 def _version(name: str) -> int:

@@ -1,0 +1,1 @@
+"""Families of Gymnasium environments whose defaults are those of the literature on them."""

@@ -1,0 +1,41 @@
+"""`robotics-v1`: the Farama Foundation's robotics environments (extra `robotics`): Fetch, hands, mazes, kitchen."""
+
+import dataclasses
+
+from plugrl_env_client.envs.base_env import BaseEnv
+from plugrl_env_client.envs.gym_flags import GymFlags
+from plugrl_env_client.registration import register_env, register_env_config
+
+UID = "robotics-v1"
+
+
+@register_env_config(UID)
+@dataclasses.dataclass
+class RoboticsConfig(GymFlags):
+    """Which environment, and how n of them are run.
+
+    Where an env has goals, the states are `observation`, `achieved_goal` and `desired_goal`.
+    """
+
+    name: str = "FetchReach-v4"
+    """An id: FetchReach-v4, FetchPush-v4, FetchPickAndPlace-v4, HandReach-v3, PointMaze_UMaze-v3, AdroitHandDoor-v1,
+    ... Those with Dense in their name reward every step, the others the goal only."""
+
+
+@register_env(UID)
+def make_robotics(config: RoboticsConfig, num_envs: int) -> BaseEnv:
+    """Build the environments.
+
+    Raises:
+        EnvError: `config.name` is not an id of gymnasium-robotics that still runs.
+    """
+    import gymnasium_robotics
+    from gymnasium import register_envs
+
+    from plugrl_env_client.envs.gym_adapter.making import known_ids, make_gym_env, require_known
+
+    register_envs(gymnasium_robotics)
+    # The ones that need the bindings of before 2021 say so in the name of their class.
+    ids = known_ids(within=("gymnasium_robotics.",), without="MujocoPy")
+    require_known(config.name, ids, UID)
+    return make_gym_env(config.name, num_envs, flags=config)
