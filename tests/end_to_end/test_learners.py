@@ -10,6 +10,8 @@ from plugrl_server import load_policy
 
 from tests.end_to_end import programs
 
+pytestmark = pytest.mark.slow
+
 PENDULUM = "plugrl-run-env-client classic-v1 --env.name Pendulum-v1 --num-envs 4"
 PPO = ("gaussian-policy", "default", "ppo", "default", "--learners", 2, "--algo.buffer-size", 512)
 
