@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import measure
@@ -23,9 +24,9 @@ MAX_FRAME = 256 * 2**20
 
 
 class Server(measure.Process):
-    """A training server that never learns, with its run folder in a temporary place."""
+    """A training server that never learns, with its run folder in a temporary place; `flags` are added."""
 
-    def __init__(self, policy: str, shape: Shape, *, spin_us: float | None = None) -> None:
+    def __init__(self, policy: str, shape: Shape, *, spin_us: float | None = None, flags: Sequence[str] = ()) -> None:
         self._folder = tempfile.TemporaryDirectory()
         command = [str(Path(sys.executable).with_name("plugrl-run-server")), policy, "default", "dummy", "default"]
         command += ["--port", "0", "--algo.global-steps", ENDLESS, "--policy.device", "cpu", "--exp-name", "bench"]
@@ -34,6 +35,7 @@ class Server(measure.Process):
             self._folder.name,
             "--spin-us",
             "auto" if spin_us is None else str(spin_us),
+            *flags,
         ]
         super().__init__(command, name=f"plugrl-run-server {policy} ({shape.name})")
 
