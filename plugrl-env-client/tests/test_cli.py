@@ -1,6 +1,7 @@
 """The command line: listing, help, mistakes, exit codes, signals."""
 
 import json
+import re
 import resource
 import signal
 import subprocess
@@ -255,7 +256,7 @@ def test_an_env_of_ones_own_runs_by_import(fake_server, actions, tmp_path, monke
     for table in ("_factories", "_configs"):  # what is registered here is forgotten after the test
         monkeypatch.setattr(registration, table, dict(getattr(registration, table)))
     assert main(["--import", "my_robot", "--help"]) == 0
-    assert "robot-v1    A robot of one's own." in capsys.readouterr().out
+    assert re.search(r"robot-v1 +A robot of one's own\.", capsys.readouterr().out)
     server = serving(fake_server, actions)
     assert main(["robot-v1", "--import=my_robot", "--server-port", str(server.port), "--env.speed", "2.5"]) == 0
     assert server.peers[0].infers[1]["data"]["states"]["at"].tolist() == [[0.0]]
