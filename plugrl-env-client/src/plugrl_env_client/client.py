@@ -1,8 +1,12 @@
 """One process of a client: its share of the run, in one group or in several."""
 
+import contextlib
+import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
+from plugrl_env_client.envs.base_env import BaseEnv
 from plugrl_env_client.groups.group import Finished as Finished
 from plugrl_env_client.groups.group import Group
 from plugrl_env_client.groups.share import Share as Share
@@ -10,8 +14,12 @@ from plugrl_env_client.groups.share import shares as shares
 from plugrl_env_client.groups.share import whole
 from plugrl_env_client.groups.side_by_side import run_side_by_side
 from plugrl_env_client.link.interrupts import Interrupts
-from plugrl_env_client.options import Run
+from plugrl_env_client.observers import RolloutObserver
+from plugrl_env_client.options import MAX_ENVS, Run
+from plugrl_env_client.recording.recorder import Recorder
+from plugrl_env_client.recording.recorder_options import RecordingError
 from plugrl_env_client.reporting.tally import Snapshot
+from plugrl_env_client.rollout import Outcome
 
 
 def run_client(
@@ -30,15 +38,59 @@ def run_client(
         EnvError: the envs cannot be made. Later failures are returned, with what was counted until then.
     """
     groups = share.divided(run.options.num_groups)
-    if len(groups) > 1:
-        return run_side_by_side(run, groups, interrupts=interrupts, show=show, interval=interval)
-    group = Group(run, share, interrupts)
-    return group.run(_Every(interval, group.snapshot, show))
+    with _recorder(run) as recorder:
+
+        def observe(env: BaseEnv) -> Sequence[RolloutObserver]:
+            return () if recorder is None else (recorder.observer(env),)
+
+        def show_all(snapshot: Snapshot) -> None:
+            show(_with_recording(snapshot, recorder))
+
+        if len(groups) > 1:
+            finished = run_side_by_side(
+                run, groups, interrupts=interrupts, observe=observe, show=show_all, interval=interval
+            )
+        else:
+            group = Group(run, share, interrupts, observe)
+            finished = group.run(_Every(interval, group.snapshot, show_all))
+    return finished if recorder is None else _recorded(finished, recorder)
 
 
 def run_alone(run: Run, *, interrupts: Interrupts, show: Callable[[Snapshot], None], interval: float) -> Finished:
     """Run everything in this process: `run_client` with the whole for a share."""
     return run_client(run, whole(run.options), interrupts=interrupts, show=show, interval=interval)
+
+
+@contextlib.contextmanager
+def _recorder(run: Run) -> Iterator[Recorder | None]:
+    """This process's recorder, where something is to be recorded; at the end everything is written."""
+    options = run.options
+    if not options.recorder.on:
+        yield None
+        return
+    folder = options.recorder.folder or (options.folder or Path()) / "recording"
+    recorder = Recorder(options.recorder, folder, seed=run.seed + run.offset * MAX_ENVS)
+    try:
+        yield recorder
+    finally:
+        recorder.close()
+
+
+def _recorded(finished: Finished, recorder: Recorder) -> Finished:
+    """How the run ended, with what was recorded; it has failed where that was required and has."""
+    finished = dataclasses.replace(finished, snapshot=_with_recording(finished.snapshot, recorder))
+    try:
+        recorder.require()
+    except RecordingError as err:
+        if finished.error is None:
+            return dataclasses.replace(finished, outcome=Outcome.FAILED, error=str(err))
+    return finished
+
+
+def _with_recording(snapshot: Snapshot, recorder: Recorder | None) -> Snapshot:
+    if recorder is None:
+        return snapshot
+    return dataclasses.replace(snapshot, recording=dataclasses.replace(recorder.counts))
 
 
 class _Every:

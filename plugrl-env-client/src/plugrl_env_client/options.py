@@ -10,6 +10,7 @@ import tyro
 
 from plugrl_env_client.envs.base_env import BaseEnvConfig
 from plugrl_env_client.link.address import Address, AddressError, parse_address
+from plugrl_env_client.recording.recorder_options import RecorderOptions
 
 HOST_VARIABLE = "PLUGRL_SERVER_HOST"
 PORT_VARIABLE = "PLUGRL_SERVER_PORT"
@@ -111,6 +112,8 @@ class ClientOptions:
 
     runner: RunnerOptions = dataclasses.field(default_factory=RunnerOptions)
 
+    recorder: RecorderOptions = dataclasses.field(default_factory=RecorderOptions)
+
     @property
     def address(self) -> Address:
         """Where the server is.
@@ -133,6 +136,7 @@ class ClientOptions:
 
         Raises:
             OptionError: names the flag.
+            RecordingError: names one of `--recorder.*`.
         """
         self.address  # noqa: B018 - a property that checks
         _at_least("--num-envs", self.num_envs, 1, most=MAX_ENVS)
@@ -143,6 +147,7 @@ class ClientOptions:
         _at_least("--runner.replan-steps", self.runner.replan_steps, 1)
         _at_least("--runner.max-episode-steps", self.runner.max_episode_steps, 1)
         _at_least("--runner.seed", self.runner.seed, 0)
+        self.recorder.check(self.num_envs, has_folder=self.exp_name is not None)
         _seconds("--connect-timeout", self.connect_timeout)
         _seconds("--action-timeout", self.action_timeout)
         if self.spin_us != "auto" and not 0 <= self.spin_us <= MAX_SPIN_US:

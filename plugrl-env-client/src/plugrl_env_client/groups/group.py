@@ -3,22 +3,32 @@
 import dataclasses
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from plugrl_protocol.errors import ProtocolError
 
 from plugrl_env_client.envs.actions import ActionError
-from plugrl_env_client.envs.base_env import EnvError
+from plugrl_env_client.envs.base_env import BaseEnv, EnvError
 from plugrl_env_client.groups.share import Share
 from plugrl_env_client.link.client_link import Link
 from plugrl_env_client.link.interrupts import Interrupts
 from plugrl_env_client.link.reconnect import GaveUp, Reconnector, interruptible_sleep
+from plugrl_env_client.observers import RolloutObserver
 from plugrl_env_client.options import MAX_ENVS, ClientOptions, Run, resolved_api_key
 from plugrl_env_client.registration import make_env
 from plugrl_env_client.reporting.tally import Snapshot, Tally
 from plugrl_env_client.rollout import Outcome, Rollout, RolloutOptions
 
+Observe: TypeAlias = Callable[[BaseEnv], Sequence[RolloutObserver]]
+
 _logger = logging.getLogger(__name__)
+
+
+def unobserved(env: BaseEnv) -> Sequence[RolloutObserver]:
+    """No observers for these envs."""
+    del env
+    return ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,16 +53,18 @@ class Group:
         run: the whole.
         share: what this group runs of it.
         interrupts: set when the user wants the client to end.
+        observe: makes the observers of the group's rollout.
 
     Raises:
         EnvError: the envs cannot be made. Later failures are returned by `run`, with what was counted until then.
     """
 
-    def __init__(self, run: Run, share: Share, interrupts: Interrupts) -> None:
+    def __init__(self, run: Run, share: Share, interrupts: Interrupts, observe: Observe = unobserved) -> None:
         self._env = make_env(run.uid, run.env_config, share.num_envs)
         self._run = run
         self._share = share
         self._interrupts = interrupts
+        self._observe = observe
         self._tally = Tally()
 
     def snapshot(self) -> Snapshot:
@@ -111,6 +123,7 @@ class Group:
             interrupts=self._interrupts,
             tally=self._tally,
             progress=lambda _: exchanged(),
+            observers=self._observe(self._env),
         )
 
 

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from plugrl_env_client.groups.group import Finished, Group
+from plugrl_env_client.groups.group import Finished, Group, Observe, unobserved
 from plugrl_env_client.groups.share import Share
 from plugrl_env_client.link.interrupts import Interrupted, Interrupts
 from plugrl_env_client.options import Run
@@ -23,7 +23,13 @@ _NAP = 1.0  # between two looks of the main thread
 
 
 def run_side_by_side(
-    run: Run, shares: Sequence[Share], *, interrupts: Interrupts, show: Callable[[Snapshot], None], interval: float
+    run: Run,
+    shares: Sequence[Share],
+    *,
+    interrupts: Interrupts,
+    observe: Observe = unobserved,
+    show: Callable[[Snapshot], None],
+    interval: float,
 ) -> Finished:
     """Run one group for each share until all have ended, or one has failed.
 
@@ -34,6 +40,7 @@ def run_side_by_side(
         run: the whole.
         shares: what each group runs of it.
         interrupts: set when the user wants the client to end.
+        observe: makes the observers of each group's rollout; called in the group's thread.
         show: called with the counts of all groups every `interval` seconds.
         interval: in seconds.
 
@@ -41,7 +48,7 @@ def run_side_by_side(
         EnvError: the envs cannot be made; no group has connected.
     """
     over: queue.SimpleQueue[_Thread] = queue.SimpleQueue()
-    threads = [_Thread(run, share, interrupts, over) for share in shares]
+    threads = [_Thread(run, share, interrupts, observe, over) for share in shares]
     try:
         for thread in threads:
             thread.make()
@@ -67,13 +74,16 @@ class _Thread(threading.Thread):
         finished: how it ended; None while it has not, or has not begun.
     """
 
-    def __init__(self, run: Run, share: Share, above: Interrupts, over: "queue.SimpleQueue[_Thread]") -> None:
+    def __init__(
+        self, run: Run, share: Share, above: Interrupts, observe: Observe, over: "queue.SimpleQueue[_Thread]"
+    ) -> None:
         super().__init__(name=f"group {share.index}", daemon=True)
         self.interrupts = Interrupts(above)
         self.may_go = threading.Event()
         self.finished: Finished | None = None
         self._client_run = run
         self._share = share
+        self._observe = observe
         self._over = over
         self._group: Group | None = None
         self._refused: BaseException | None = None
@@ -97,7 +107,7 @@ class _Thread(threading.Thread):
     def run(self) -> None:
         """The group's whole life."""
         try:
-            self._group = Group(self._client_run, self._share, self.interrupts)
+            self._group = Group(self._client_run, self._share, self.interrupts, self._observe)
         except BaseException as err:  # the main thread's to raise
             self._refused = err
             return

@@ -29,7 +29,6 @@ class Recorder:
         options: what to record; `options.on`.
         folder: where everything goes. Several processes may share it.
         seed: of the run's first env: env i was seeded with `seed + i`.
-        first_index: index of the run's first env, from which `options.envs` count.
 
     Attributes:
         counts: what has been recorded until now.
@@ -44,12 +43,11 @@ class Recorder:
         folder: Path,
         *,
         seed: int,
-        first_index: int = 0,
     ) -> None:
         self.counts = RecordingCounts(folder=str(folder))
         self._options = options
-        self._seed = seed - first_index
-        self._envs = frozenset(first_index + env for env in options.envs)
+        self._seed = seed
+        self._envs = frozenset(options.envs)
         try:
             self._scratch = Scratch(folder)
             self._formats = [

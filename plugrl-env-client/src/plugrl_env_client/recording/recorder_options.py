@@ -5,6 +5,8 @@ import importlib.util
 from pathlib import Path
 from typing import Literal
 
+from plugrl_env_client.envs.base_env import EnvError
+
 FormatName = Literal["video", "frames", "npz", "minari", "lerobot"]
 
 _NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {  # format: its extra, and the modules which that brings
@@ -14,8 +16,8 @@ _NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {  # format: its extra, and the
 }
 
 
-class RecordingError(ValueError):
-    """Something cannot be recorded as it was asked: the text is for the user."""
+class RecordingError(EnvError):
+    """Envs cannot be recorded as it was asked: the text is for the user."""
 
 
 @dataclasses.dataclass

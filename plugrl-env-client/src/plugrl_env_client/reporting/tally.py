@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from plugrl_env_client.recording.counts import RecordingCounts, all_recorded
+
 RECENT_EPISODES = 100
 
 
@@ -96,6 +98,7 @@ class Snapshot:
     connections: tuple[ConnectionRecord, ...]
     reconnects: int = 0
     groups: int = 1
+    recording: RecordingCounts | None = None
 
     @property
     def mean_return(self) -> float | None:
@@ -124,6 +127,7 @@ class Snapshot:
 
     def as_json(self) -> dict[str, Any]:
         """For summary.json."""
+        recorded = {} if self.recording is None else {"recording": self.recording.as_json()}
         return {
             "seconds": round(self.seconds, 3),
             "steps": self.steps,
@@ -134,6 +138,7 @@ class Snapshot:
             "unconfirmed_rows": self.unconfirmed_rows,
             "reconnects": self.reconnects,
             "connections": [dataclasses.asdict(record) for record in self.connections],
+            **recorded,
         }
 
 
@@ -149,5 +154,6 @@ def together(snapshots: "list[Snapshot]") -> Snapshot:
         waited=sum(snapshot.waited for snapshot in snapshots),
         connections=tuple(record for snapshot in snapshots for record in snapshot.connections),
         reconnects=sum(snapshot.reconnects for snapshot in snapshots),
+        recording=all_recorded([snapshot.recording for snapshot in snapshots]),
         groups=max(sum(snapshot.groups for snapshot in snapshots), 1),
     )

@@ -92,6 +92,8 @@ class EpisodeNames:
                 self._first[int(env)] = max(self._first.get(int(env), 0), int(number) + 1)
 
     def path(self, episode: Episode, suffix: str = "") -> Path:
-        """Where an episode goes."""
+        """Where an episode goes; nothing is there."""
         number = self._first.get(episode.env, 0) + episode.number
-        return self._folder / f"env-{episode.env:04d}_episode-{number:06d}{suffix}"
+        while (path := self._folder / f"env-{episode.env:04d}_episode-{number:06d}{suffix}").exists():
+            number += 1  # another run is writing here too
+        return path
