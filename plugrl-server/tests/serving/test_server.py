@@ -357,6 +357,16 @@ def test_a_finished_run_tells_everyone_saves_and_ends_with_0(serve, join, fakes)
     assert server.events.named("saved") == [("checkpoints/2",)]
 
 
+def test_the_algorithm_is_closed_when_all_is_saved(serve, join, fakes):
+    algorithm = fakes.algorithm(steps=1)
+    server = serve(algorithm)
+    saved = []
+    algorithm.close = lambda: saved.append([checkpoint.step for checkpoint in server.source.saved])
+    join(server).exchange()
+    server.result()
+    assert saved == [[1]]
+
+
 def test_a_requested_stop_saves_and_gives_the_reason_back(serve, join, fakes):
     server = serve(fakes.algorithm())
     client = join(server)
