@@ -108,8 +108,8 @@ def test_it_learns_a_bandit_and_holds_it(make_fpo, make_bandit, iterate, preset)
     sizes = {"buffer_size": 256, "batch_size": 64, "update_epochs": 5, "anneal_learning_rate": False}
     algorithm = make_fpo(preset=preset, **sizes)
     metrics = iterate(algorithm, make_bandit(64), 120)
-    cost = -np.array([one["rollout/reward"] for one in metrics]).reshape(-1, 10).mean(1)
-    assert cost[0] > 0.5
+    cost = -np.array([one["rollout/reward"] for one in metrics]).reshape(-1, 20).mean(1)
+    assert cost[0] > 0.3
     assert cost.min() < 0.005
     assert cost[-1] < 2 * cost.min()
 

@@ -115,7 +115,7 @@ class FPOPlusPlusConfig(FPOConfig):
     reward_scale: float = 1.0
     ratio: Literal["mean", "per-sample"] = "per-sample"
     objective: Literal["ppo", "aspo"] = "aspo"
-    advantage_shift: float = 0.5
+    advantage_shift: float = 0.1
     advantage_clamp: float | None = 100.0
     loss_clamp: float | None = 20.0
     difference_clamp: float | None = 10.0
@@ -143,4 +143,5 @@ class FPOCheetahConfig(FPOPlusPlusConfig):
 
     anneal_learning_rate: bool = True
     batch_size: int = 64
+    update_epochs: int = 5
     clip_coef: float = 0.2
