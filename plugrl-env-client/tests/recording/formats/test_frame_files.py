@@ -43,7 +43,9 @@ def test_every_observation_is_a_picture(tmp_path, coded):
         "truncated": False,
         "success": True,
     }
-    assert recorder.counts.size == sum(path.stat().st_size for path in tmp_path.rglob("frames/*/**/*") if path.is_file())
+    assert recorder.counts.size == sum(
+        path.stat().st_size for path in tmp_path.rglob("frames/*/**/*") if path.is_file()
+    )
 
 
 def test_an_env_without_images_is_refused(tmp_path, coded):
