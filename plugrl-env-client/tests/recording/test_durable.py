@@ -1,0 +1,175 @@
+"""Nothing is lost but what was under way: files, folders, locks, and processes that are killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from plugrl_env_client.recording.durable import Scratch, locked, publish, publish_json, size_of
+
+STEPS = 5  # of each episode
+EXCHANGES_OF_AN_EPISODE = 3  # two steps a chunk
+
+
+def test_what_is_published_is_whole_and_gone_from_where_it_was_made(tmp_path):
+    scratch = Scratch(tmp_path)
+    made = scratch.new(".txt")
+    made.write_text("all")
+    publish(made, tmp_path / "deep/er/file.txt")
+    assert (tmp_path / "deep/er/file.txt").read_text() == "all"
+    folder = scratch.new()
+    (folder / "in").mkdir(parents=True)
+    (folder / "in/one.txt").write_text("one")
+    assert size_of(folder) == 3
+    publish(folder, tmp_path / "folder")
+    assert (tmp_path / "folder/in/one.txt").read_text() == "one"
+    publish_json({"a": 1}, tmp_path / "some.json", scratch)
+    publish_json({"a": 2}, tmp_path / "some.json", scratch)
+    assert json.loads((tmp_path / "some.json").read_text()) == {"a": 2}
+    assert [path.name for path in scratch.path.iterdir()] == ["lock"]
+    scratch.close()
+    assert not scratch.path.exists()
+
+
+def test_names_are_never_given_twice(tmp_path):
+    scratch = Scratch(tmp_path)
+    assert len({scratch.new() for _ in range(5)}) == 5
+    scratch.close()
+
+
+def test_what_the_dead_leave_behind_is_removed_and_the_living_are_left_alone(tmp_path):
+    dead = tmp_path / ".partial/1-dead"
+    dead.mkdir(parents=True)
+    (dead / "half.mp4").write_bytes(b"half")
+    living = Scratch(tmp_path)
+    another = Scratch(tmp_path)
+    assert not dead.exists()
+    assert living.path.exists()
+    living.close()
+    another.close()
+
+
+def test_a_lock_keeps_other_processes_out(tmp_path):
+    code = "import fcntl,sys; fcntl.flock(open(sys.argv[1], 'w'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    ask = [sys.executable, "-c", code, str(tmp_path / "lock")]
+    with locked(tmp_path / "lock"):
+        assert b"BlockingIOError" in subprocess.run(ask, capture_output=True).stderr
+    subprocess.run(ask, check=True)
+
+
+def client(server, folder, form, *flags):
+    command = [sys.executable, "-m", "plugrl_env_client.cli", "dummy-v1", "--server-port", str(server.port)]
+    command += ["--num-envs", "2", "--runner.max-episode-steps", str(STEPS), "--quiet"]
+    command += ["--env.images", "front", "--env.image-size", "32"]
+    command += ["--recorder.format", form, "--recorder.folder", str(folder), *flags]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+
+def killed(fake_server, actions, folder, form, exchanges):
+    """Kill a recording client after so many exchanges; the last episode that each env was seen in."""
+    current = np.full(2, -1)
+    started = []
+
+    def script(peer):
+        peer.greet()
+        for _ in range(exchanges):
+            infer = peer.infer()
+            where = infer["data"]["states"]["obs"]
+            current[where[:, 0].astype(int)] = where[:, 1]
+            peer.act(actions(2, 1)(infer))
+            peer.feedback()
+        os.kill(started[0].pid, signal.SIGKILL)
+
+    server = fake_server(script)
+    process = client(server, folder, form)
+    started.append(process)
+    process.communicate(timeout=30)
+    assert process.returncode == -signal.SIGKILL
+    return current
+
+
+def read(folder, form):
+    """{(env, episode): state [T(+1), 4]} of a recording of `dummy-v1`."""
+    found = {}
+    if form == "npz":
+        for path in (folder / "npz").glob("*.npz"):
+            with np.load(path) as data:
+                found[int(data["env"]), int(data["episode"])] = data["states.obs"]
+    elif form in ("frames", "video"):
+        for path in (folder / form).iterdir():
+            facts = json.loads((path / "episode.json").read_text())
+            steps = np.arange(facts["length"] + 1)
+            images = len(list((path / "front").iterdir())) if form == "frames" else len(steps)
+            found[facts["env"], facts["episode"]] = np.column_stack(
+                [np.full(images, facts["env"]), np.full(images, facts["episode"]), steps[:images]]
+            )
+    elif form == "minari":
+        import h5py
+
+        data = folder / "minari/recorded-v0/data"
+        count = json.loads((data / "metadata.json").read_text())["total_episodes"]
+        with h5py.File(data / "main_data.hdf5") as file:
+            for k in range(count):
+                group = file[f"episode_{k}"]
+                key = int(group.attrs["env"]), int(group.attrs["episode"])
+                found[key] = group["observations/states/obs"][()]
+    else:
+        import pyarrow.parquet as pq
+
+        root = folder / "lerobot"
+        frames = np.array(
+            [x for p in sorted(root.glob("data/*/*")) for x in pq.read_table(p)["observation.state"].to_pylist()]
+        )
+        rows = [row for p in sorted(root.glob("meta/episodes/*/*")) for row in pq.read_table(p).to_pylist()]
+        for row in rows[: json.loads((root / "meta/info.json").read_text())["total_episodes"]]:
+            key = row["env_index"], row["env_episode"]
+            found[key] = frames[row["dataset_from_index"] : row["dataset_to_index"]]
+            found[key] = np.vstack([found[key], row["final_observation.state"]])
+    return found
+
+
+def check(found, current):
+    """Every episode before the one that an env was in is there, whole."""
+    assert {(env, episode) for env in range(2) for episode in range(current[env])} <= set(found)
+    for (env, episode), states in found.items():
+        np.testing.assert_array_equal(states[:, :3], [[env, episode, t] for t in range(STEPS + 1)])
+        assert episode <= current[env]
+
+
+NEEDS = {"video": ["av"], "minari": ["h5py"], "lerobot": ["av", "pyarrow"]}
+
+
+@pytest.mark.parametrize(
+    ("form", "exchanges"),
+    [
+        ("npz", 3 * EXCHANGES_OF_AN_EPISODE),
+        ("frames", 3 * EXCHANGES_OF_AN_EPISODE + 1),
+        ("video", 3 * EXCHANGES_OF_AN_EPISODE + 1),
+        ("minari", 4 * EXCHANGES_OF_AN_EPISODE),
+        ("lerobot", 4 * EXCHANGES_OF_AN_EPISODE),
+    ],
+)
+def test_a_killed_process_loses_the_current_episodes_only(fake_server, actions, tmp_path, form, exchanges):
+    for module in NEEDS.get(form, []):
+        pytest.importorskip(module, reason=f"--recorder.format {form} needs its extra")
+    current = killed(fake_server, actions, tmp_path, form, exchanges)
+    assert current.min() >= 2
+    before = read(tmp_path, form)
+    check(before, current)
+    (left,) = [path for path in (tmp_path / ".partial").iterdir() if path.is_dir()]
+
+    def script(peer):
+        peer.greet()
+        peer.serve(actions(2, 1))
+
+    process = client(fake_server(script), tmp_path, form, "--num-episodes", "2")
+    _, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (0, b"")
+    assert not left.exists()
+    if form in ("npz", "frames", "video"):
+        assert len(list((tmp_path / form).iterdir())) == len(before) + 2
+    else:
+        check(read(tmp_path, form), current)
