@@ -70,7 +70,7 @@ def make_gym_env(
     except EnvError:
         raise
     except _REFUSALS as err:
-        reason = str(err) if len(str(err).split()) > 1 else f"{type(err).__name__} {err}"  # KeyError says the key only
+        reason = str(err) if len(str(err).split()) > 1 else f"{type(err).__name__} {err}".strip()  # or it says little
         raise EnvError(f"cannot make {env_id}: {reason}") from err
 
 

@@ -1,12 +1,14 @@
 """`robotics-v1`: the Farama Foundation's robotics environments (extra `robotics`): Fetch, hands, mazes, kitchen."""
 
 import dataclasses
+from importlib.metadata import version
 
-from plugrl_env_client.envs.base_env import BaseEnv
+from plugrl_env_client.envs.base_env import BaseEnv, EnvError
 from plugrl_env_client.envs.gym_flags import GymFlags
 from plugrl_env_client.registration import register_env, register_env_config
 
 UID = "robotics-v1"
+TOO_NEW = (3, 12)  # of mujoco: gymnasium-robotics 1.4 compares its enumerations as they were before
 
 
 @register_env_config(UID)
@@ -38,4 +40,12 @@ def make_robotics(config: RoboticsConfig, num_envs: int) -> BaseEnv:
     # The ones that need the bindings of before 2021 say so in the name of their class.
     ids = known_ids(within=("gymnasium_robotics.",), without="MujocoPy")
     require_known(config.name, ids, UID)
-    return make_gym_env(config.name, num_envs, flags=config)
+    try:
+        return make_gym_env(config.name, num_envs, flags=config)
+    except EnvError as err:
+        found = version("mujoco")
+        if tuple(int(part) for part in found.split(".")[:2]) < TOO_NEW:
+            raise
+        too_new = ".".join(str(part) for part in TOO_NEW)
+        advice = f"gymnasium-robotics needs mujoco below {too_new}, this is {found}: pip install 'mujoco<{too_new}'"
+        raise EnvError(f"{err}; {advice}") from err
