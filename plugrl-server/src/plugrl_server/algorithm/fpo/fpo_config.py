@@ -141,6 +141,7 @@ class FPOPlusPlusFinetuneConfig(FPOPlusPlusConfig):
 class FPOCheetahConfig(FPOPlusPlusConfig):
     """HalfCheetah-v5 and its like: FPO++ with a wider interval and smaller mini-batches, for `exploring` flows."""
 
+    critic_learning_rate: float | None = 5e-4
     anneal_learning_rate: bool = True
     batch_size: int = 64
     update_epochs: int = 5
