@@ -93,8 +93,15 @@ def step_all(rng, plan, envs, limit):
     success = np.array([rng.random() < 0.5 for _ in range(n)])
     for i, env in enumerate(envs):
         env.step(rewards[i], bool(terminated[i]), bool(truncated[i]), bool(success[i]), limit)
-    returns = plan.record(rewards, terminated, truncated, success)
-    assert returns.tolist() == [envs[i].ret for i in running if any(envs[i].flags)]
+    ended = plan.record(rewards, terminated, truncated, success)
+    over = [i for i in running if any(envs[i].flags)]
+    if not over:
+        assert ended is None
+        return
+    assert ended.envs.tolist() == over
+    assert ended.returns.tolist() == [envs[i].ret for i in over]
+    assert ended.lengths.tolist() == [envs[i].length for i in over]
+    assert ended.successes.tolist() == [bool(success[i]) for i in over]
 
 
 @given(

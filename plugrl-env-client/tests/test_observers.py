@@ -69,7 +69,7 @@ def run(env, server, observers=(), **options):
         reconnector,
         RolloutOptions(**options),
         interrupts=interrupts,
-        tally=Tally(),
+        tally=Tally(env.num_envs),
         progress=lambda waited: None,
         observers=observers,
     ).run()

@@ -19,7 +19,7 @@ class Result:
     """What a rollout did, as its owner sees it."""
 
     def __init__(self, env, port, *, max_reconnects=20, after_stop=False, **options):
-        self.tally = Tally()
+        self.tally = Tally(env.num_envs)
         self.interrupts = Interrupts()
         self.slept = []
 

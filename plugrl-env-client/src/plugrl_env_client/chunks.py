@@ -14,13 +14,29 @@ needed to find out who is.
 """
 
 import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 
 WAITING, RUNNING, OWING, ENDED = range(4)
 
 _NOBODY = np.zeros(0, np.int64)
-_NO_RETURNS = np.zeros(0)
+
+
+class EndedEpisodes(NamedTuple):
+    """The episodes that ended in one step.
+
+    Attributes:
+        envs: int64[k].
+        returns: float64[k].
+        lengths: int64[k].
+        successes: bool[k]; None: neither the env nor its reward threshold says.
+    """
+
+    envs: np.ndarray
+    returns: np.ndarray
+    lengths: np.ndarray
+    successes: np.ndarray | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,7 +143,7 @@ class ChunkPlan:
 
     def record(
         self, rewards: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, success: np.ndarray | None = None
-    ) -> np.ndarray:
+    ) -> EndedEpisodes | None:
         """Take in what one step of all envs returned; envs that are not running have reset themselves in it.
 
         Args:
@@ -137,7 +153,7 @@ class ChunkPlan:
             success: bool[n], read where an episode ended; None: the env does not say.
 
         Returns:
-            float64[k], the returns of the episodes that ended in this step.
+            The episodes that ended in this step; None where none has.
         """
         running = self._states.are(RUNNING)
         if self._states.common != RUNNING:
@@ -155,10 +171,11 @@ class ChunkPlan:
         done = (self._terminated | self._truncated) & running
         self._states.put_where(done | (running & (self._cursor >= self._limit)), OWING)
         if not np.count_nonzero(done):
-            return _NO_RETURNS
+            return None
         np.copyto(self._success, self._judge(success), where=done)
-        returns: np.ndarray = self._return[done]
-        return returns
+        envs = done.nonzero()[0]
+        judged = success is not None or self._reward_threshold is not None
+        return EndedEpisodes(envs, self._return[envs], self._length[envs], self._success[envs] if judged else None)
 
     def truncated(self) -> np.ndarray:
         """bool[n]: whose last step was a truncation, by the env or by `max_episode_steps`; a copy."""

@@ -141,6 +141,7 @@ class Rollout:
         self._reuses = self._options.reuse_feedback_obs and REUSE in link.features and self._is_worth_reusing()
         self._changed = None
         self._restart_ended(np.zeros(0, np.int64))
+        self._tally.connection_open(link)
         ended = "closed by this client"
         try:
             self._converse(link)
@@ -234,7 +235,6 @@ class Rollout:
         self._changed = None
         self._plan.sent(owing)
         self._reconnector.completed()
-        self._tally.waiting = link.waited
         self._progress(link.waited)
         for observer in self._observers:
             observer.exchanged(link.waited)
@@ -250,11 +250,12 @@ class Rollout:
             self._check(step)
         self._observation = step.observation
         self._infos = dict(step.infos)
-        returns = self._plan.record(step.rewards, step.terminated, step.truncated, self._infos.get("success"))
+        ended = self._plan.record(step.rewards, step.terminated, step.truncated, self._infos.get("success"))
         self._tally.steps += self._env.num_envs - len(resetting)
-        if len(returns):
-            self._tally.episodes_ended(returns)
+        if ended is not None:
+            self._tally.episodes_ended(*ended)
         if len(resetting):
+            self._tally.reset_in_step(resetting)
             self._plan.restarted(resetting)
         if self._observers:
             self._tell(actions, step, resetting)

@@ -1,15 +1,18 @@
 """The line of a run: live, plain or silent."""
 
+import dataclasses
 import io
 
+import numpy as np
+from plugrl_env_client.reporting.figures import EpisodeFigures
 from plugrl_env_client.reporting.progress import describe, make_progress
-from plugrl_env_client.reporting.tally import ConnectionRecord, Snapshot
+from plugrl_env_client.reporting.tally import ConnectionRecord, Snapshot, nothing_yet
 
 SNAPSHOT = Snapshot(
     seconds=10.0,
     steps=12_345,
-    episodes=7,
-    return_sum=70.0,
+    env_steps=np.array([12_345]),
+    figures=EpisodeFigures.of(1, np.zeros(7, int), np.full(7, 10.0), np.ones(7), np.zeros(7, bool), np.zeros(7, bool)),
     recent=(10.0, 20.0),
     waited=2.5,
     connections=(ConnectionRecord(1, 0, 1, ""),),
@@ -29,7 +32,7 @@ def test_lesson_27_the_line_tells_how_it_goes():
 
 
 def test_before_the_first_episode_there_is_no_return():
-    first = Snapshot(seconds=1.0, steps=5, episodes=0, return_sum=0.0, recent=(), waited=0.0, connections=())
+    first = dataclasses.replace(nothing_yet(1), seconds=1.0, steps=5)
     assert describe(first, 5) == "5 steps, 5 steps/s, 0 episodes, waiting 0%"
 
 

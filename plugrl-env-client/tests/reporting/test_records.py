@@ -2,16 +2,18 @@
 
 import json
 
+import numpy as np
 from plugrl_env_client.envs.dummy_v1 import DummyConfig
 from plugrl_env_client.options import ClientOptions, Run, RunnerOptions
+from plugrl_env_client.reporting.figures import EpisodeFigures
 from plugrl_env_client.reporting.records import summary_text, write_config, write_summary
-from plugrl_env_client.reporting.tally import ConnectionRecord, Snapshot
+from plugrl_env_client.reporting.tally import ConnectionRecord, Snapshot, nothing_yet
 
 SNAPSHOT = Snapshot(
     seconds=10.0,
     steps=1_000,
-    episodes=4,
-    return_sum=10.0,
+    env_steps=np.array([1_000]),
+    figures=EpisodeFigures.of(1, np.zeros(4, int), np.full(4, 2.5), np.ones(4), np.zeros(4, bool), np.zeros(4, bool)),
     recent=(2.5,),
     waited=5.0,
     connections=(ConnectionRecord(900, 0, 90, "stop"), ConnectionRecord(100, 8, 10, "lost")),
@@ -26,8 +28,8 @@ def test_the_summary_names_steps_returns_and_feedback():
 
 
 def test_a_run_that_came_to_nothing_has_a_summary_too():
-    nothing = Snapshot(seconds=0.0, steps=0, episodes=0, return_sum=0.0, recent=(), waited=0.0, connections=())
-    assert "0 episodes\nfeedback: 0 rows sent over 0 connections, 0 unconfirmed" in summary_text("failed", nothing)
+    text = summary_text("failed", nothing_yet(1))
+    assert "0 episodes\nfeedback: 0 rows sent over 0 connections, 0 unconfirmed" in text
 
 
 def test_lesson_26_the_configuration_is_complete_and_keeps_the_key_to_itself(tmp_path):
@@ -45,5 +47,5 @@ def test_lesson_26_the_configuration_is_complete_and_keeps_the_key_to_itself(tmp
 def test_the_summary_file_holds_every_connection(tmp_path):
     write_summary(tmp_path / "run", "failed (why)", 1, SNAPSHOT)
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-    assert (summary["outcome"], summary["exit_code"], summary["mean_return"]) == ("failed (why)", 1, 2.5)
+    assert (summary["outcome"], summary["exit_code"], summary["returns"]["mean"]) == ("failed (why)", 1, 2.5)
     assert [connection["unconfirmed_rows"] for connection in summary["connections"]] == [0, 8]

@@ -65,7 +65,7 @@ class Group:
         self._share = share
         self._interrupts = interrupts
         self._observe = observe
-        self._tally = Tally()
+        self._tally = Tally(share.num_envs)
 
     def snapshot(self) -> Snapshot:
         """What has been counted until now."""
