@@ -26,7 +26,7 @@ POLL_INTERVAL = 0.02
 """Seconds between two looks at how far it has come, while the server waits for it."""
 GRACE = 5.0
 """Seconds that the process has to end before it is killed."""
-SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+SIGNALS = {getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)}
 """Of these the server decides what they mean; the learner, in the same process group, never receives them."""
 
 
