@@ -13,6 +13,7 @@ from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plugrl_env_client.envs.actions import action_rule
 from plugrl_env_client.envs.gym_adapter.loop_env import LoopEnv
 from plugrl_env_client.envs.gym_adapter.vector_env import GymVectorEnv
 from plugrl_env_client.envs.gym_flags import GymFlags
@@ -167,5 +168,45 @@ def test_in_processes_of_their_own_too(mode):
     env = make((AsyncVectorEnv, mode), lengths)
     try:
         live(env, lengths, seed=1, steps=25)
+    finally:
+        env.close()
+
+
+class Particular(Told):
+    """Takes no action but one of its space, exactly: shape, dtype and range."""
+
+    def __init__(self, space):
+        super().__init__(0, [5], True)
+        self.action_space = space
+
+    def step(self, action):
+        assert self.action_space.contains(action), repr(action)
+        return super().step(0)
+
+
+@pytest.mark.parametrize(
+    ("space", "chunk"),
+    [
+        (spaces.Box(-1, 1, (2, 3), np.float32), np.full((1, 2, 2, 3), 7.5)),
+        (spaces.Box(0, 9, (2,), np.int16), np.full((1, 2, 2), 3.4)),
+        (spaces.Discrete(3, start=2), np.array([[2, 4]])),
+        (spaces.Discrete(3), np.array([[[2.0], [0.0]]])),
+        (spaces.MultiDiscrete([2, 5]), np.array([[[1, 4], [0, 0]]])),
+        (spaces.MultiBinary(3), np.array([[[1.0, 0, 1], [0, 0, 0]]])),
+    ],
+    ids=["box", "whole box", "discrete", "discrete column", "multi discrete", "multi binary"],
+)
+@pytest.mark.parametrize("kind", ["loop", SyncVectorEnv, AsyncVectorEnv])
+def test_every_env_gets_an_action_of_its_space(space, chunk, kind):
+    makers = [functools.partial(Particular, space)] * 2
+    if kind == "loop":
+        env = LoopEnv([maker() for maker in makers], env_id="told")
+    elif kind is SyncVectorEnv:
+        env = GymVectorEnv(SyncVectorEnv(makers), env_id="told")
+    else:
+        env = GymVectorEnv(AsyncVectorEnv(makers, shared_memory=False), env_id="told")
+    try:
+        env.reset(0)
+        env.step(action_rule(env.action_space, "told").prepare(chunk)[0])
     finally:
         env.close()
