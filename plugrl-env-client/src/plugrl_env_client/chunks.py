@@ -9,8 +9,8 @@ Every env is in one state:
 A chunk is run for at most `replan_steps` of its steps; an episode's end cuts it short. The reward of a chunk is the sum
 over the steps that were run.
 
-All envs are handled in one numpy call each; where all are in the same state, which is the common case, not even that is
-needed to find out who is.
+All envs are handled in one numpy call each. Where all are in the same state, which is the common case, not even that is
+needed to find out who is; and while all run the same step of one chunk (`_Together`), scalars stand for arrays.
 """
 
 import dataclasses
@@ -41,7 +41,7 @@ class EndedEpisodes(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Owed:
-    """What m envs have to report, as it is sent (SPEC 5.4).
+    """What m envs have to report, as it is sent (SPEC 5.4). The arrays may be the plan's own: send them at once.
 
     Attributes:
         env_indices: int64[m].
@@ -59,6 +59,21 @@ class Owed:
     terminated: np.ndarray
     truncated: np.ndarray
     episode: dict[str, np.ndarray] | None
+
+
+@dataclasses.dataclass
+class _Together:
+    """A chunk that all envs run in step with each other.
+
+    Attributes:
+        chunk: [H, n, *da].
+        cursor: steps that were run.
+        limit: steps that may be run.
+    """
+
+    chunk: np.ndarray
+    cursor: int
+    limit: int
 
 
 class ChunkPlan:
@@ -84,12 +99,15 @@ class ChunkPlan:
         self._reward_threshold = reward_threshold
         self._states = _States(num_envs)
         self._everyone = self._states.everyone
+        self._action_shape: tuple[int, ...] | None = None
+        self._together: _Together | None = None  # stands for the next three as long as it is there
         self._actions = np.zeros((0, num_envs))
         self._cursor = np.zeros(num_envs, np.int64)  # steps of the chunk that were run
         self._limit = np.ones(num_envs, np.int64)  # steps of the chunk that may be run
         self._reward = np.zeros(num_envs)
         self._terminated = np.zeros(num_envs, np.bool_)
         self._truncated = np.zeros(num_envs, np.bool_)
+        self._any_done = False  # where it is False, no flag is set
         self._success = np.zeros(num_envs, np.bool_)
         self._step_ids = np.zeros(num_envs, np.int64)
         self._return = np.zeros(num_envs)
@@ -110,8 +128,7 @@ class ChunkPlan:
 
     def step_ids(self, indices: np.ndarray) -> np.ndarray:
         """int64[k]: chunks completed in the current episode on this connection."""
-        step_ids: np.ndarray = self._step_ids[indices]
-        return step_ids
+        return self._of(self._step_ids, indices)
 
     def accept(self, indices: np.ndarray, chunk: np.ndarray) -> None:
         """Give waiting envs their actions.
@@ -123,14 +140,15 @@ class ChunkPlan:
         Raises:
             ValueError: da differs from that of the chunks before.
         """
-        horizon = len(chunk)
-        if len(self._actions) < horizon or self._actions.shape[2:] != chunk.shape[2:]:
-            self._grow(chunk)
-        rows = slice(None) if indices is self._everyone else indices
-        self._actions[:horizon, rows] = chunk
-        self._cursor[rows] = 0
-        self._reward[rows] = 0.0
-        self._limit[rows] = min(horizon, self._replan_steps or horizon)
+        limit = min(len(chunk), self._replan_steps or len(chunk))
+        self._check(chunk)
+        if indices is self._everyone:
+            self._together = _Together(chunk, 0, limit)
+            self._reward.fill(0.0)
+        else:
+            self._part()
+            self._keep(chunk, indices, 0, limit)
+            self._reward[indices] = 0.0
         self._states.put(indices, RUNNING)
 
     def next_actions(self) -> np.ndarray:
@@ -138,6 +156,9 @@ class ChunkPlan:
 
         An env that is not running (one that resets itself during the step) gets an action it has had before.
         """
+        together = self._together
+        if together is not None:
+            return together.chunk[min(together.cursor, together.limit - 1)].copy()
         actions: np.ndarray = self._actions[np.minimum(self._cursor, self._limit - 1), self._everyone]
         return actions
 
@@ -155,12 +176,13 @@ class ChunkPlan:
         Returns:
             The episodes that ended in this step; None where none has.
         """
-        running = self._states.are(RUNNING)
+        running: np.ndarray | bool = True
         if self._states.common != RUNNING:
+            self._part()
+            running = self._states.are(RUNNING)
             rewards = np.where(running, rewards, 0.0)
             terminated = np.where(running, terminated, self._terminated)
             truncated = np.where(running, truncated, self._truncated)
-        self._cursor += running
         self._length += running
         self._reward += rewards
         self._return += rewards
@@ -168,9 +190,10 @@ class ChunkPlan:
             truncated = truncated | ((self._length >= self._max_episode_steps) & ~terminated)
         self._terminated[...] = terminated
         self._truncated[...] = truncated
-        done = (self._terminated | self._truncated) & running
-        self._states.put_where(done | (running & (self._cursor >= self._limit)), OWING)
-        if not np.count_nonzero(done):
+        self._any_done = bool(np.count_nonzero(self._terminated) or np.count_nonzero(self._truncated))
+        done = (self._terminated | self._truncated) & running if self._any_done else None
+        self._advance(running, done)
+        if done is None or not np.count_nonzero(done):
             return None
         np.copyto(self._success, self._judge(success), where=done)
         envs = done.nonzero()[0]
@@ -183,28 +206,33 @@ class ChunkPlan:
 
     def cut(self) -> None:
         """End every chunk that has run at least one step: a client may run any prefix (SPEC 5.3)."""
+        self._part()
         self._states.put_where(self._states.are(RUNNING) & (self._cursor > 0), OWING)
 
     def owed(self, indices: np.ndarray) -> Owed:
         """What `indices` have to report."""
-        terminated, truncated = self._terminated[indices], self._truncated[indices]
-        done = terminated | truncated
+        terminated, truncated = self._of(self._terminated, indices), self._of(self._truncated, indices)
+        done = terminated | truncated if self._any_done else None
         return Owed(
             env_indices=indices,
-            step_ids=self._step_ids[indices],
-            rewards=self._reward[indices].astype(np.float32),
+            step_ids=self._of(self._step_ids, indices),
+            rewards=self._of(self._reward, indices).astype(np.float32),
             terminated=terminated,
             truncated=truncated,
-            episode=self._episode(indices, done) if np.count_nonzero(done) else None,
+            episode=self._episode(indices, done) if done is not None and np.count_nonzero(done) else None,
         )
 
     def sent(self, indices: np.ndarray) -> None:
         """The feedback of `indices` is on its way."""
-        done = (self._terminated | self._truncated)[indices]
-        self._step_ids[indices] += 1
+        if indices is self._everyone:
+            self._step_ids += 1
+        else:
+            self._step_ids[indices] += 1
         self._states.put(indices, WAITING)
-        if np.count_nonzero(done):
-            self._states.put(indices[done], ENDED)
+        if self._any_done:
+            done = (self._terminated | self._truncated)[indices]
+            if np.count_nonzero(done):
+                self._states.put(indices[done], ENDED)
 
     def restarted(self, indices: np.ndarray) -> None:
         """A new episode has begun in `indices`."""
@@ -239,11 +267,52 @@ class ChunkPlan:
             return np.zeros_like(self._success)
         return self._return >= self._reward_threshold
 
+    def _of(self, values: np.ndarray, indices: np.ndarray) -> np.ndarray:
+        """The rows of some envs: a copy; of everyone: the array itself."""
+        rows: np.ndarray = values if indices is self._everyone else values[indices]
+        return rows
+
+    def _advance(self, running: "np.ndarray | bool", done: np.ndarray | None) -> None:
+        """One more step of each chunk was run: those that ran out, or whose episode ended, are owed to the server."""
+        together = self._together
+        if together is not None:
+            together.cursor += 1
+            if together.cursor >= together.limit:
+                self._states.put(self._everyone, OWING)
+            elif done is not None:
+                self._part()
+                self._states.put_where(done, OWING)
+            return
+        self._cursor += running
+        over = running & (self._cursor >= self._limit)
+        self._states.put_where(over if done is None else over | done, OWING)
+
+    def _part(self) -> None:
+        """From here on each env has its own place in its chunk."""
+        together, self._together = self._together, None
+        if together is not None:
+            self._keep(together.chunk, slice(None), together.cursor, together.limit)
+
+    def _keep(self, chunk: np.ndarray, rows: "np.ndarray | slice", cursor: int, limit: int) -> None:
+        """Note what envs have to run."""
+        if len(self._actions) < len(chunk) or self._actions.shape[2:] != chunk.shape[2:]:
+            self._grow(chunk)
+        self._actions[: len(chunk), rows] = chunk
+        self._cursor[rows] = cursor
+        self._limit[rows] = limit
+
+    def _check(self, chunk: np.ndarray) -> None:
+        """All chunks have actions of one shape."""
+        if self._action_shape is None:
+            self._action_shape = chunk.shape[2:]
+        if chunk.shape[2:] != self._action_shape:
+            raise ValueError(
+                f"the server sent actions of shape {chunk.shape[2:]} after actions of {self._action_shape}"
+            )
+
     def _grow(self, chunk: np.ndarray) -> None:
-        """Make room for chunks of this shape; what other envs still have to run is kept."""
+        """Make room for chunks of this length; what other envs still have to run is kept."""
         old = self._actions
-        if len(old) and old.shape[2:] != chunk.shape[2:]:
-            raise ValueError(f"the server sent actions of shape {chunk.shape[2:]} after actions of {old.shape[2:]}")
         self._actions = np.zeros((len(chunk), len(self._everyone), *chunk.shape[2:]), chunk.dtype)
         if len(old):
             self._actions[: len(old)] = old
