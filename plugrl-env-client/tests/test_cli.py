@@ -71,7 +71,8 @@ def test_every_flag_of_the_issue_is_there(capsys):
     assert left.value.code == 0
     text = capsys.readouterr().out
     flags = """
-        --server-host --server-port --num-envs --num-episodes --num-steps --num-procs --num-groups --exp-name --reuse-feedback-obs
+        --server-host --server-port --num-envs --num-episodes --num-steps --num-procs --num-groups --restart-failed
+        --hang-timeout --exp-name --reuse-feedback-obs
         --no-reuse-feedback-obs --reconnect-on-server-stop --connect-timeout --action-timeout --max-reconnects
         --max-frame-mib --api-key --log-level --quiet --import --runner.replan-steps --runner.max-episode-steps
         --runner.seed --env.id --env.kwargs --env.info-keys

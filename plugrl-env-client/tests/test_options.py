@@ -56,6 +56,8 @@ def test_a_variable_that_is_no_number_is_named(monkeypatch, name, read):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
+        ({"restart_failed": -1}, "--restart-failed -1: expected at least 0"),
+        ({"hang_timeout": 0.0}, "--hang-timeout 0: expected a positive, finite number"),
         ({"num_envs": 0}, "--num-envs 0: expected at least 1 and at most 65536"),
         ({"num_envs": 65_537}, "--num-envs 65537"),
         ({"num_procs": 0}, "--num-procs 0: expected at least 1"),

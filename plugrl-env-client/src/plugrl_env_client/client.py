@@ -8,7 +8,9 @@ from pathlib import Path
 
 from plugrl_env_client.envs.base_env import BaseEnv
 from plugrl_env_client.groups.group import Finished as Finished
-from plugrl_env_client.groups.group import Group
+from plugrl_env_client.groups.group import Group as Group
+from plugrl_env_client.groups.group import Vital as Vital
+from plugrl_env_client.groups.group import unwatched
 from plugrl_env_client.groups.share import Share as Share
 from plugrl_env_client.groups.share import shares as shares
 from plugrl_env_client.groups.share import whole
@@ -23,7 +25,13 @@ from plugrl_env_client.rollout import Outcome
 
 
 def run_client(
-    run: Run, share: Share, *, interrupts: Interrupts, show: Callable[[Snapshot], None], interval: float
+    run: Run,
+    share: Share,
+    *,
+    interrupts: Interrupts,
+    watch: Callable[[Group], None] = unwatched,
+    show: Callable[[Snapshot], None],
+    interval: float,
 ) -> Finished:
     """Run one process's share to its end, in `run.options.num_groups` groups.
 
@@ -31,6 +39,7 @@ def run_client(
         run: the whole.
         share: what this process runs of it.
         interrupts: set when the user wants the client to end.
+        watch: called with each group as soon as its envs are made.
         show: called with the counts every `interval` seconds.
         interval: in seconds.
 
@@ -48,10 +57,11 @@ def run_client(
 
         if len(groups) > 1:
             finished = run_side_by_side(
-                run, groups, interrupts=interrupts, observe=observe, show=show_all, interval=interval
+                run, groups, interrupts=interrupts, observe=observe, watch=watch, show=show_all, interval=interval
             )
         else:
             group = Group(run, share, interrupts, observe)
+            watch(group)
             finished = group.run(_Every(interval, group.snapshot, show_all))
     return finished if recorder is None else _recorded(finished, recorder)
 

@@ -73,6 +73,13 @@ class ClientOptions:
     """Groups that each process divides its environments into. Each has its own connection and its own turn, so that
     some step while others wait."""
 
+    restart_failed: int = 0
+    """Start a process that failed again, at most so many times over the whole run."""
+
+    hang_timeout: float | None = 120.0
+    """Seconds that a process may go without an env step while it is not waiting for the server, before it counts as
+    failed; five times as many before its first step. None: as long as it likes."""
+
     exp_name: str | None = None
     """Keep config.json, summary.json and logs in ./plugrl-client/EXP_NAME."""
 
@@ -142,6 +149,7 @@ class ClientOptions:
         _at_least("--num-envs", self.num_envs, 1, most=MAX_ENVS)
         _at_least("--num-procs", self.num_procs, 1)
         _at_least("--num-groups", self.num_groups, 1)
+        _at_least("--restart-failed", self.restart_failed, 0)
         _at_least("--max-reconnects", self.max_reconnects, 0)
         _at_least("--max-frame-mib", self.max_frame_mib, 1)
         _at_least("--runner.replan-steps", self.runner.replan_steps, 1)
@@ -150,6 +158,7 @@ class ClientOptions:
         self.recorder.check(self.num_envs, has_folder=self.exp_name is not None)
         _seconds("--connect-timeout", self.connect_timeout)
         _seconds("--action-timeout", self.action_timeout)
+        _seconds("--hang-timeout", self.hang_timeout)
         if self.spin_us != "auto" and not 0 <= self.spin_us <= MAX_SPIN_US:
             raise OptionError(f"--spin-us {self.spin_us:g}: expected auto, or 0 to {MAX_SPIN_US:,}")
         if self.num_procs > self.num_envs:

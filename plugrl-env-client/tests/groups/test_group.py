@@ -6,7 +6,7 @@ import logging
 import numpy as np
 import pytest
 from plugrl_env_client.envs.base_env import EnvError
-from plugrl_env_client.envs.dummy_v1 import DummyConfig
+from plugrl_env_client.envs.dummy_v1 import DummyConfig, DummyEnv
 from plugrl_env_client.envs.gym_families.classic_v1 import ClassicConfig
 from plugrl_env_client.groups.group import Group
 from plugrl_env_client.groups.share import Share, whole
@@ -110,6 +110,52 @@ def test_a_failing_env_leaves_its_traceback_and_closes(fake_server, actions, mon
     assert finished.error == "dummy-v1 failed: ZeroDivisionError: joint 3"
     assert "ZeroDivisionError" in caplog.text
     assert len(closed) == 1
+
+
+def test_a_refusal_is_final_and_an_envs_failure_is_not(fake_server, actions, monkeypatch):
+    refusing = fake_server(lambda peer: peer.close(1008, "plugrl-server-reject: no"))
+    assert client("dummy-v1", DummyConfig(), options(refusing.port)).final
+
+    def fail(self, actions):
+        raise OSError("the robot does not answer")
+
+    def script(peer):
+        peer.greet()
+        peer.serve(actions(1, 1))
+
+    monkeypatch.setattr("plugrl_env_client.envs.dummy_v1.DummyEnv.step", fail)
+    assert not client("dummy-v1", DummyConfig(), options(fake_server(script).port)).final
+
+
+def test_a_group_is_busy_while_its_envs_work_and_not_while_it_waits(fake_server, actions, monkeypatch):
+    seen = {}
+
+    def look(when):
+        seen[when] = group.vital()
+
+    def script(peer):
+        peer.greet()
+        peer.infer()
+        look("waiting")
+        peer.act(actions(2, 1)(peer.infers[-1]))
+        peer.feedback()
+        peer.stop()
+
+    step, close = DummyEnv.step, DummyEnv.close
+    monkeypatch.setattr(DummyEnv, "step", lambda env, actions: (look("stepping"), step(env, actions))[1])
+    monkeypatch.setattr(DummyEnv, "close", lambda env: (look("closing"), close(env))[1])
+    run = Run("dummy-v1", DummyConfig(), options(fake_server(script).port), 0, 0)
+    group = Group(run, whole(run.options), Interrupts())
+    look("made")
+    group.run(lambda: None)
+    look("over")
+    assert seen == {
+        "made": (0, False),
+        "waiting": (0, False),
+        "stepping": (1, True),
+        "closing": (2, True),
+        "over": (2, False),
+    }
 
 
 def test_an_env_that_breaks_at_ctrl_c_was_interrupted(fake_server, actions, monkeypatch, caplog):

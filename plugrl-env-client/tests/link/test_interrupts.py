@@ -36,6 +36,21 @@ def test_a_second_signal_ends_the_process():
     assert interrupts.requested
 
 
+def test_a_second_signal_does_nothing_to_a_process_that_is_looked_after():
+    with Interrupts(patient=True).handling() as interrupts:
+        interrupt()
+        interrupt()
+        assert interrupts.requested
+
+
+def test_a_wait_can_be_seen_from_outside():
+    interrupts = Interrupts()
+    assert not interrupts.is_waiting
+    with interrupts.waiting():
+        assert interrupts.is_waiting
+    assert not interrupts.is_waiting
+
+
 def test_handlers_are_put_back():
     before = signal.getsignal(signal.SIGTERM)
     with Interrupts().handling(signal.SIGTERM):

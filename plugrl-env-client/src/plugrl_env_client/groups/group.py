@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import logging
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from plugrl_protocol.errors import ProtocolError
 
@@ -31,6 +31,11 @@ def unobserved(env: BaseEnv) -> Sequence[RolloutObserver]:
     return ()
 
 
+def unwatched(group: "Group") -> None:
+    """Nobody looks at this group from outside."""
+    del group
+
+
 @dataclasses.dataclass(frozen=True)
 class Finished:
     """How a client's run ended, or that of one of its groups.
@@ -39,11 +44,25 @@ class Finished:
         outcome: why it is over.
         snapshot: what it counted.
         error: for the user, where the outcome is FAILED.
+        final: another try would end in the same way: a refusal, a mistake in the flags.
     """
 
     outcome: Outcome
     snapshot: Snapshot
     error: str | None = None
+    final: bool = False
+
+
+class Vital(NamedTuple):
+    """A sign of life.
+
+    Attributes:
+        steps: env steps until now.
+        busy: whether the group is at work, as against waiting: for the server, for its turn, or for nothing any more.
+    """
+
+    steps: int
+    busy: bool
 
 
 class Group:
@@ -66,6 +85,11 @@ class Group:
         self._interrupts = interrupts
         self._observe = observe
         self._tally = Tally(share.num_envs)
+        self._is_on = False
+
+    def vital(self) -> Vital:
+        """A sign of life; any thread may ask."""
+        return Vital(self._tally.steps, self._is_on and not self._interrupts.is_waiting)
 
     def snapshot(self) -> Snapshot:
         """What has been counted until now."""
@@ -77,10 +101,11 @@ class Group:
         Args:
             exchanged: called after every exchange.
         """
+        self._is_on = True
         try:
             return Finished(self._rollout(exchanged).run(), self.snapshot())
         except (GaveUp, ActionError, EnvError, ProtocolError) as err:
-            return Finished(Outcome.FAILED, self.snapshot(), str(err))
+            return Finished(Outcome.FAILED, self.snapshot(), str(err), final=True)
         except Exception as err:  # an env's own failure: whoever wrote it needs the traceback
             if self._interrupts.requested:  # Ctrl-C also reaches the processes that an env may have
                 return Finished(Outcome.INTERRUPTED, self.snapshot())
@@ -88,6 +113,7 @@ class Group:
             return Finished(Outcome.FAILED, self.snapshot(), f"{self._env.env_id} failed: {type(err).__name__}: {err}")
         finally:
             self.close()
+            self._is_on = False
 
     def close(self) -> None:
         """Give back what the envs hold, where `run` has not done so."""

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from plugrl_env_client.groups.group import Finished, Group, Observe, unobserved
+from plugrl_env_client.groups.group import Finished, Group, Observe, unobserved, unwatched
 from plugrl_env_client.groups.share import Share
 from plugrl_env_client.link.interrupts import Interrupted, Interrupts
 from plugrl_env_client.options import Run
@@ -28,6 +28,7 @@ def run_side_by_side(
     *,
     interrupts: Interrupts,
     observe: Observe = unobserved,
+    watch: Callable[[Group], None] = unwatched,
     show: Callable[[Snapshot], None],
     interval: float,
 ) -> Finished:
@@ -41,6 +42,7 @@ def run_side_by_side(
         shares: what each group runs of it.
         interrupts: set when the user wants the client to end.
         observe: makes the observers of each group's rollout; called in the group's thread.
+        watch: called with each group as soon as its envs are made, in their order.
         show: called with the counts of all groups every `interval` seconds.
         interval: in seconds.
 
@@ -51,7 +53,7 @@ def run_side_by_side(
     threads = [_Thread(run, share, interrupts, observe, over) for share in shares]
     try:
         for thread in threads:
-            thread.make()
+            watch(thread.make())
     except Exception:
         _end(threads)
         raise
@@ -93,12 +95,14 @@ class _Thread(threading.Thread):
     def title(self) -> str:
         return f"group {self._share.index} ({self._share.envs})"
 
-    def make(self) -> None:
+    def make(self) -> Group:
         """Start the thread and wait until its envs are made: one group after the other, since an env may fork."""
         self.start()
         self._made.wait()
         if self._refused is not None:
             raise self._refused
+        assert self._group is not None  # noqa: S101 - it is made, or refused
+        return self._group
 
     def snapshot(self) -> Snapshot:
         """What the group has counted."""
@@ -170,7 +174,8 @@ def _together(threads: Sequence[_Thread], *, interrupted: bool) -> Finished:
         if thread.is_alive():
             return Finished(Outcome.FAILED, counted, f"{thread.title} did not end within {GRACE_SECONDS:g} s")
         if thread.finished is not None and thread.finished.error is not None:
-            return Finished(Outcome.FAILED, counted, f"{thread.title}: {thread.finished.error}")
+            failed = thread.finished
+            return Finished(Outcome.FAILED, counted, f"{thread.title}: {failed.error}", final=failed.final)
     outcomes = {thread.finished.outcome for thread in threads if thread.finished is not None}
     if interrupted:
         return Finished(Outcome.INTERRUPTED, counted)

@@ -20,10 +20,12 @@ class Interrupts:
     Args:
         above: what the main thread handles signals with, for the waits of another thread. There a signal interrupts
             nothing and is found before the next wait: such waits must be short.
+        patient: a second signal does nothing. For a process that another one looks after, and ends where need be.
     """
 
-    def __init__(self, above: "Interrupts | None" = None) -> None:
+    def __init__(self, above: "Interrupts | None" = None, *, patient: bool = False) -> None:
         self._above = above
+        self._patient = patient
         self._requested = False
         self._waiting = False
 
@@ -35,6 +37,11 @@ class Interrupts:
     @requested.setter
     def requested(self, requested: bool) -> None:
         self._requested = requested
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the client does nothing but wait at this moment; any thread may ask."""
+        return self._waiting
 
     @contextlib.contextmanager
     def handling(self, *signals: signal.Signals) -> Iterator["Interrupts"]:
@@ -58,6 +65,8 @@ class Interrupts:
     def _handle(self, number: int, frame: types.FrameType | None) -> None:
         del frame
         if self.requested:
+            if self._patient:
+                return
             raise SystemExit(128 + number)
         self.requested = True
         if self._waiting:
