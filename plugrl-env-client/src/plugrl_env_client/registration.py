@@ -33,6 +33,8 @@ class Family:
         extra: the extra of this package that it needs, or None.
         needs: the module which that extra brings.
         module: where a built-in family lives; None for one that was registered or announced by an entry point.
+        also: what has to be installed beside it: where an extra's newest version does not do, and what is no extra
+            because it caps packages that others share.
     """
 
     uid: str
@@ -40,6 +42,7 @@ class Family:
     extra: str | None = None
     needs: str | None = None
     module: str | None = None
+    also: tuple[str, ...] = ()
 
     @property
     def installed(self) -> bool:
@@ -48,8 +51,9 @@ class Family:
 
     @property
     def install_command(self) -> str:
-        """How to install the missing extra."""
-        return f"pip install 'plugrl-env-client[{self.extra}]'"
+        """How to install what is missing."""
+        package = "plugrl-env-client" if self.extra is None else f"'plugrl-env-client[{self.extra}]'"
+        return " ".join(["pip install", package, *(f"'{requirement}'" for requirement in self.also)])
 
 
 _HOME = "plugrl_env_client.envs."
@@ -70,6 +74,28 @@ BUILT_IN = {
             "robotics",
             "gymnasium_robotics",
             "gym_families.robotics_v1",
+            also=("mujoco<3.12",),
+        ),
+        Family(
+            "metaworld-v1",
+            "Meta-World's 50 manipulation tasks",
+            needs="metaworld",
+            module="simulators.metaworld_v1",
+            also=("metaworld>=3.0",),
+        ),
+        Family(
+            "libero-v1",
+            "LIBERO's tasks in language",
+            needs="libero",
+            module="simulators.libero_v1",
+            also=("hf-libero",),
+        ),
+        Family(
+            "robomimic-v1",
+            "robomimic's tasks in robosuite: Lift, Can, Square, ...",
+            needs="robosuite",
+            module="simulators.robomimic_v1",
+            also=("robosuite>=1.4", "mujoco<3.4"),
         ),
         Family("gym-v1", "any id registered with Gymnasium (--env.id)", module="gym_v1"),
         Family("dummy-v1", "does nothing, in episodes of 100 steps", module="dummy_v1"),
@@ -154,7 +180,8 @@ def make_env(uid: str, config: BaseEnvConfig, num_envs: int) -> BaseEnv:
     _load(uid)
     family = BUILT_IN.get(uid)
     if family is not None and not family.installed and _is_built_in(_factories.get(uid)):
-        raise EnvError(f"{uid} needs the extra {family.extra}: {family.install_command}")
+        missing = f"the extra {family.extra}" if family.extra else f"the package {family.needs}"
+        raise EnvError(f"{uid} needs {missing}: {family.install_command}")
     if uid not in _factories:
         if uid in _configs:
             raise EnvError(f"only the configuration of {uid} is registered: import the module that registers the env")
