@@ -132,6 +132,11 @@ def test_lesson_25_a_missing_extra_is_marked_with_its_install_command(monkeypatc
         make_env("mujoco-v1", env_config("mujoco-v1")(), 1)
 
 
+def test_an_extra_whose_newest_version_does_not_do_is_installed_with_one_that_does():
+    family = next(family for family in families() if family.uid == "robotics-v1")
+    assert family.install_command == "pip install 'plugrl-env-client[robotics]' 'mujoco<3.12'"
+
+
 def entry_point(monkeypatch, value):
     point = importlib.metadata.EntryPoint("point-v1", value, "plugrl.envs")
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [point] if group == "plugrl.envs" else [])

@@ -70,7 +70,8 @@ def with_negations(found):
 
 
 def off(name):
-    return f"--no-{name.removeprefix('--')}"
+    group, dot, flag = name.removeprefix("--").rpartition(".")
+    return f"--{group}{dot}no-{flag}"
 
 
 def test_the_options_of_a_family_are_those_of_its_configuration():
