@@ -14,9 +14,11 @@ from plugrl_env_client.link.interrupts import Interrupts
 from plugrl_env_client.options import ClientOptions, OptionError, Run, client_offset, options_type
 from plugrl_env_client.registration import env_config, families, import_modules
 from plugrl_env_client.reporting.logs import set_up_logs
+from plugrl_env_client.reporting.processes import ProcessStatus
 from plugrl_env_client.reporting.progress import make_progress
 from plugrl_env_client.reporting.records import summary_text, write_config, write_summary
-from plugrl_env_client.supervisor import supervise
+from plugrl_env_client.reporting.tally import Snapshot
+from plugrl_env_client.supervision.supervisor import Show, Supervised, supervise
 
 PROG = "plugrl-run-env-client"
 _logger = logging.getLogger("plugrl_env_client.cli")  # not __name__: this module may be the program itself
@@ -67,26 +69,40 @@ def _execute(run: Run) -> int:
         write_config(options.folder, run)
     _logger.info("%s: %d envs for %s, seed %d", run.uid, options.num_envs, options.address, run.seed)
     progress = make_progress(quiet=options.quiet)
+    go = supervise if options.num_procs > 1 or options.restart_failed else _alone
     try:
         with Interrupts().handling() as interrupts:
-            go = run_alone if options.num_procs == 1 else supervise
-            finished = go(run, interrupts=interrupts, show=progress.show, interval=progress.interval)
+            ended = go(run, interrupts=interrupts, show=progress.show, interval=progress.interval)
     finally:
         progress.close()
-    return _conclude(options, finished)
+    return _conclude(options, ended)
 
 
-def _conclude(options: ClientOptions, finished: Finished) -> int:
+def _alone(run: Run, *, interrupts: Interrupts, show: Show, interval: float) -> Supervised:
+    """Everything in this process, which nobody looks after."""
+
+    def show_this(snapshot: Snapshot) -> None:
+        show([ProcessStatus(0, 0, "running", snapshot)])
+
+    finished = run_alone(run, interrupts=interrupts, show=show_this, interval=interval)
+    return Supervised(finished, [ProcessStatus(0, 0, _outcome(finished), finished.snapshot)])
+
+
+def _conclude(options: ClientOptions, ended: Supervised) -> int:
     """Say how it ended, on the screen and in the run's folder."""
+    finished = ended.finished
     code = EXIT_OK if finished.error is None else EXIT_FAILED
-    outcome = finished.outcome.value if finished.error is None else f"failed ({finished.error})"
     if not options.quiet:
         print(summary_text(finished.outcome.value, finished.snapshot))  # noqa: T201
     if finished.error is not None:
         print(f"{PROG}: {finished.error}", file=sys.stderr)  # noqa: T201
     if options.folder is not None:
-        write_summary(options.folder, outcome, code, finished.snapshot)
+        write_summary(options.folder, _outcome(finished), code, ended.processes)
     return code
+
+
+def _outcome(finished: Finished) -> str:
+    return finished.outcome.value if finished.error is None else f"failed ({finished.error})"
 
 
 def _take_imports(args: list[str]) -> tuple[list[str], tuple[str, ...]]:

@@ -3,9 +3,11 @@
 import json
 
 import numpy as np
+import pytest
 from plugrl_env_client.envs.dummy_v1 import DummyConfig
 from plugrl_env_client.options import ClientOptions, Run, RunnerOptions
 from plugrl_env_client.reporting.figures import EpisodeFigures
+from plugrl_env_client.reporting.processes import ProcessStatus
 from plugrl_env_client.reporting.records import summary_text, write_config, write_summary
 from plugrl_env_client.reporting.tally import ConnectionRecord, Snapshot, nothing_yet
 
@@ -44,8 +46,44 @@ def test_lesson_26_the_configuration_is_complete_and_keeps_the_key_to_itself(tmp
     assert {"python", "numpy", "gymnasium", "websockets"} <= set(config["versions"])
 
 
+def written(tmp_path, *processes):
+    write_summary(tmp_path / "run", "failed (why)", 1, processes)
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["summary.json"]
+    return json.loads((tmp_path / "run" / "summary.json").read_text())
+
+
 def test_the_summary_file_holds_every_connection(tmp_path):
-    write_summary(tmp_path / "run", "failed (why)", 1, SNAPSHOT)
-    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    summary = written(tmp_path, ProcessStatus(0, 0, "failed (why)", SNAPSHOT))
     assert (summary["outcome"], summary["exit_code"], summary["returns"]["mean"]) == ("failed (why)", 1, 2.5)
     assert [connection["unconfirmed_rows"] for connection in summary["connections"]] == [0, 8]
+    assert [connection["process"] for connection in summary["connections"]] == [0, 0]
+
+
+def test_the_summary_file_counts_each_process_and_each_env(tmp_path):
+    idle = ProcessStatus(0, 0, "failed: was ended by SIGKILL", nothing_yet(2), restarts=3)
+    summary = written(tmp_path, idle, ProcessStatus(1, 2, "the server ended the run", SNAPSHOT))
+    assert (summary["steps"], summary["episodes"], summary["restarts"], summary["reconnects"]) == (1_000, 4, 3, 0)
+    assert [(part["process"], part["first_env"], part["num_envs"]) for part in summary["processes"]] == [
+        (0, 0, 2),
+        (1, 2, 1),
+    ]
+    assert [part["outcome"] for part in summary["processes"]] == [idle.state, "the server ended the run"]
+    assert [part["connections"] for part in summary["processes"]] == [0, 2]
+    assert [(env["env"], env["steps"], env["episodes"]) for env in summary["envs"]] == [
+        (0, 0, 0),
+        (1, 0, 0),
+        (2, 1_000, 4),
+    ]
+
+
+def test_a_summary_that_cannot_be_written_leaves_the_earlier_one(tmp_path, monkeypatch):
+    before = written(tmp_path, ProcessStatus(0, 0, "over", SNAPSHOT))
+
+    def full(self, *args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("pathlib.Path.write_text", full)
+        with pytest.raises(OSError, match="No space left"):
+            written(tmp_path)
+    assert json.loads((tmp_path / "run" / "summary.json").read_text()) == before

@@ -114,3 +114,11 @@ def test_two_lives_of_one_process():
 
 def test_nothing_together():
     assert (together([]).steps, together([]).wait_share) == (0, 0.0)
+
+
+def test_the_connection_of_a_process_that_died_has_ended_with_it():
+    tally = Tally(1)
+    tally.connection_over(ConnectionRecord(1, 0, 1, "closed"), 0.0)
+    tally.connection_open(types.SimpleNamespace(feedback_rows=9, unconfirmed_rows=1, exchanges=9, waited=0.25))
+    ended = [record.ended for record in tally.snapshot().cut_off("the process was ended by SIGKILL").connections]
+    assert ended == ["closed", "the process was ended by SIGKILL"]

@@ -1,8 +1,14 @@
 """Where log lines go: standard error, above the live line where there is one."""
 
 import logging
+import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
+
+TAIL_LINES = 20
+_TAIL_BYTES = 64 * 2**10
+_TAIL_WIDTH = 500
 
 if TYPE_CHECKING:
     _Stream = logging.StreamHandler[TextIO]
@@ -21,18 +27,30 @@ class _StandardError(_Stream):
         return sys.stderr
 
 
-def set_up_logs(level: str, *, quiet: bool, process: int | None = None) -> None:
+def set_up_logs(level: str, *, quiet: bool, file: bool = False, also: logging.Handler | None = None) -> None:
     """Send this package's log lines to standard error.
 
     Args:
         level: "debug", "info", "warning" or "error".
         quiet: only errors, whatever the level.
-        process: the number that lines of a child process start with.
+        file: standard error is a log file: say of each line when it was written and how severe it is.
+        also: gets every line, too.
     """
     handler = _StandardError()
-    mark = "" if process is None else f"[{process}] "
-    handler.setFormatter(logging.Formatter(f"{mark}%(message)s"))
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s" if file else "%(message)s"))
     logger = logging.getLogger("plugrl_env_client")
-    logger.handlers[:] = [handler]
+    logger.handlers[:] = [handler] if also is None else [handler, also]
     logger.propagate = False
     logger.setLevel("ERROR" if quiet else level.upper())
+
+
+def last_lines(log: Path) -> list[str]:
+    """The end of a log file, without the empty lines; nothing where there is none."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - _TAIL_BYTES, 0))
+            text = file.read().decode("utf-8", "replace")
+    except OSError:
+        return []
+    lines = (line[:_TAIL_WIDTH] for line in text.splitlines() if line.strip())
+    return list(lines)[-TAIL_LINES:]

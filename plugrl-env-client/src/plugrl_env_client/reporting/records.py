@@ -3,11 +3,15 @@
 import dataclasses
 import importlib.metadata
 import json
+import os
 import platform
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from plugrl_env_client.options import Run
+from plugrl_env_client.recording.durable import publish
+from plugrl_env_client.reporting.processes import ProcessStatus, total
 from plugrl_env_client.reporting.tally import Snapshot
 
 _PACKAGES = ("plugrl-env-client", "plugrl-protocol", "gymnasium", "mujoco", "numpy", "websockets")
@@ -42,14 +46,47 @@ def write_config(folder: Path, run: Run) -> None:
     _write_json(folder / "config.json", content)
 
 
-def write_summary(folder: Path, outcome: str, exit_code: int, snapshot: Snapshot) -> None:
-    """Write summary.json: how the run ended, and its counts."""
-    _write_json(folder / "summary.json", {"outcome": outcome, "exit_code": exit_code, **snapshot.as_json()})
+def write_summary(folder: Path, outcome: str, exit_code: int, processes: Sequence[ProcessStatus]) -> None:
+    """Write summary.json: how the run ended; its counts in all, of each process and of each env."""
+    counted = total(processes).as_json()
+    counted["connections"] = [
+        {"process": process.index, **dataclasses.asdict(record)}
+        for process in processes
+        for record in process.snapshot.connections
+    ]
+    content = {
+        "outcome": outcome,
+        "exit_code": exit_code,
+        "restarts": sum(process.restarts for process in processes),
+        **counted,
+        "processes": [_process_as_json(process) for process in processes],
+        "envs": [env for process in processes for env in process.snapshot.envs_as_json(process.first_env)],
+    }
+    _write_json(folder / "summary.json", content)
+
+
+def _process_as_json(process: ProcessStatus) -> dict[str, Any]:
+    counted = process.snapshot.as_json()
+    counted["connections"] = len(process.snapshot.connections)
+    return {
+        "process": process.index,
+        "first_env": process.first_env,
+        "num_envs": len(process.snapshot.env_steps),
+        "outcome": process.state,
+        "restarts": process.restarts,
+        **counted,
+    }
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
+    """Whole or not at all: an earlier file stays until the new one is safe."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=2, default=str) + "\n", encoding="utf-8")
+    made = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        made.write_text(json.dumps(content, indent=2, default=str, allow_nan=False) + "\n", encoding="utf-8")
+        publish(made, path)
+    finally:
+        made.unlink(missing_ok=True)
 
 
 def _versions() -> dict[str, str]:

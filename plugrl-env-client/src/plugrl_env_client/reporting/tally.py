@@ -13,6 +13,7 @@ from plugrl_env_client.recording.counts import RecordingCounts, all_recorded
 from plugrl_env_client.reporting.figures import EpisodeFigures, side_by_side
 
 RECENT_EPISODES = 100
+OPEN = "open"  # how a connection ended that has not
 _PENDING_ROWS = 1024  # episodes' rows are taken into the figures this many at a time
 
 
@@ -134,7 +135,7 @@ class Tally:
 
 
 def _as_it_stands(connection: OpenConnection) -> ConnectionRecord:
-    return ConnectionRecord(connection.feedback_rows, connection.unconfirmed_rows, connection.exchanges, "open")
+    return ConnectionRecord(connection.feedback_rows, connection.unconfirmed_rows, connection.exchanges, OPEN)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -220,6 +221,13 @@ class Snapshot:
             {"env": first_env + env, "steps": int(steps), **self.figures.as_json(env)}
             for env, steps in enumerate(self.env_steps)
         ]
+
+    def cut_off(self, how: str) -> "Snapshot":
+        """The last counts of a process that died: how its open connections ended."""
+        ended = (
+            dataclasses.replace(record, ended=how) if record.ended == OPEN else record for record in self.connections
+        )
+        return dataclasses.replace(self, connections=tuple(ended))
 
     def followed_by(self, later: "Snapshot") -> "Snapshot":
         """The counts of the same envs in two lives of their process."""

@@ -83,7 +83,7 @@ def test_a_dead_child_is_noticed_at_once_named_and_takes_the_others_with_it(runn
     out, err = parent.communicate(timeout=20)
     assert time.monotonic() - began < 8
     assert parent.returncode == 1
-    assert "died with exit code -9" in err
+    assert "was ended by SIGKILL" in err
     assert "client process 0 (envs 0 to 2)" in err or "client process 1 (envs 3 to 4)" in err
     assert children_of(parent.pid) == []
     assert out.startswith("failed: ")
