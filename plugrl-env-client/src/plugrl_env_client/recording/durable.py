@@ -1,5 +1,6 @@
 """Files that are whole or not there, whenever the process is killed: written elsewhere, synced, renamed.
 
+Folders are not synced: after a power cut the last files may be missing, but none is half there.
 Everything in the making lies in a scratch folder beside the results. A killed process leaves its own behind, which the
 next one removes.
 """
@@ -53,13 +54,12 @@ def publish(made: Path, target: Path) -> None:
     """
     if made.is_dir():
         for file in sorted(made.rglob("*")):
-            _sync(file)
-    _sync(made)
-    if not target.parent.is_dir():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _sync(target.parent.parent)
+            if file.is_file():
+                _sync(file)
+    else:
+        _sync(made)
+    target.parent.mkdir(parents=True, exist_ok=True)
     made.replace(target)
-    _sync(target.parent)
 
 
 def publish_json(content: dict[str, Any], target: Path, scratch: Scratch) -> None:

@@ -33,6 +33,15 @@ class Layout:
     action_space: ActionSpace | None
     fps: int
 
+    def check(self, rows: "Rows") -> None:
+        """See whether there is room for everything that is shown.
+
+        Raises:
+            RecordingError: there is text, and was none when the recording began.
+        """
+        if not self.has_text and (rows.text != "").any():
+            raise RecordingError(f"{self.env_id} began to give text, which the recording has no room for")
+
     @classmethod
     def of(
         cls,
@@ -163,26 +172,22 @@ class EpisodeInTheMaking:
             self._spools = {name: tempfile.TemporaryFile(dir=spool) for name in layout.images}  # noqa: SIM115
         self._states: dict[str, list[np.ndarray]] = {name: [] for name in layout.states}
         self._text: list[str] = []
+        self._length = 0
         self._actions: list[np.ndarray] = []
         self._rewards: list[float] = []
         self._ends: list[tuple[bool, bool]] = []
         self.success: bool | None = None
 
     def show(self, rows: Rows, row: int) -> dict[str, np.ndarray]:
-        """Take in the next observation, row `row` of `rows`; returns its images, [h,w,c] each.
-
-        Raises:
-            RecordingError: it says something, and did not when the recording began.
-        """
+        """Take in the next observation, row `row` of `rows`; returns its images, [h,w,c] each."""
+        for name, states in self._states.items():
+            states.append(rows.states[name][row])
+        if self._layout.has_text:
+            self._text.append(str(rows.text[row]))
+        self._length += 1
         images = {name: image[row] for name, image in rows.images.items()}
         for name, spool in self._spools.items():
             spool.write(np.ascontiguousarray(images[name]).data)
-        for name, states in self._states.items():
-            states.append(rows.states[name][row])
-        text = str(rows.text[row])
-        if text and not self._layout.has_text:
-            raise RecordingError(f"{self._layout.env_id} began to give text, which the recording has no room for")
-        self._text.append(text)
         return images
 
     def step(self, action: np.ndarray, reward: float, terminated: bool, truncated: bool) -> None:
@@ -201,7 +206,7 @@ class EpisodeInTheMaking:
             layout=self._layout,
             images={name: self._mapped(name) for name in self._spools},
             states={name: np.stack(states) for name, states in self._states.items()},
-            text=np.array(self._text, np.str_),
+            text=np.array(self._text or [""] * self._length, np.str_),
             actions=np.stack(self._actions),
             rewards=np.array(self._rewards, np.float64),
             terminated=ends[:, 0],
@@ -217,7 +222,7 @@ class EpisodeInTheMaking:
     def _mapped(self, name: str) -> np.ndarray:
         spool = self._spools[name]
         spool.flush()
-        shape = (len(self._text), *self._layout.images[name])
+        shape = (self._length, *self._layout.images[name])
         return np.memmap(spool, np.uint8, mode="r", shape=shape)  # type: ignore[call-overload,no-any-return]
 
 

@@ -81,6 +81,7 @@ class Writer:
                 _discard(unfinished)
 
     def _begin(self, begun: Begun) -> None:
+        self._layout.check(begun.rows)
         for row, (env, number) in enumerate(zip(begun.envs.tolist(), begun.numbers.tolist(), strict=True)):
             seed = self._seed_of(env) if number == 0 else None
             making = EpisodeInTheMaking(env, number, seed, self._layout, self._spool)
@@ -88,6 +89,7 @@ class Writer:
             opened.show(begun.rows, row)
 
     def _step(self, stepped: Stepped) -> None:
+        self._layout.check(stepped.rows)
         terminated, truncated = stepped.terminated.tolist(), stepped.truncated.tolist()
         rewards = stepped.rewards.tolist()
         for row, env in enumerate(stepped.envs.tolist()):
