@@ -1,5 +1,7 @@
 """The grid of steps, on a clock that only `sleep` and the test move."""
 
+import itertools
+
 import pytest
 from plugrl_env_client.pacing.grid import SLACK, Grid
 
@@ -71,7 +73,7 @@ def test_steps_are_never_much_less_than_a_period_apart():
         grid.wait()
         begun.append(clock.time)
         clock.time += seconds
-    gaps = [after - before for before, after in zip(begun, begun[1:], strict=False)]
+    gaps = [after - before for before, after in itertools.pairwise(begun)]
     assert min(gaps) >= (1 - SLACK) * 0.1 - 1e-9
 
 

@@ -52,11 +52,9 @@ class PacingCounts:
         return counts
 
     def __str__(self) -> str:
-        parts = [
-            f"{self.late_steps:,} of {self.steps:,} steps late ({self.missed_slots:,} slots missed)",
-            f"{self.late_answers:,} of {self.answers:,} answers late ({self.fill_ins:,} fill-in steps, "
-            f"{self.stops:,} stops)",
-        ]
+        steps = f"{self.late_steps:,} of {self.steps:,} steps late ({self.missed_slots:,} slots missed)"
+        late = f"{self.late_answers:,} of {self.answers:,} answers late"
+        parts = [steps, f"{late} ({self.fill_ins:,} fill-in steps, {self.stops:,} stops)"]
         middle, high = self.ages.quantile(0.5), self.ages.quantile(0.95)
         if middle is not None and high is not None:
             parts.append(f"observation age p50 {middle:.3f} s, p95 {high:.3f} s, max {self.ages.longest:.3f} s")
