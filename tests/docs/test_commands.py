@@ -34,6 +34,7 @@ def examples():
     """What the examples' READMEs import from their own folder."""
     sources.load("custom_algorithm", "reinforce")
     sources.load("custom_policy", "beta_policy")
+    sources.load("custom_env", "goto")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -120,7 +121,7 @@ def check_client(arguments):
     if not arguments or "--help" in arguments:
         assert exit_code(client_cli.main, arguments) == 0
         return
-    family, *flags = arguments
+    (family, *flags), _ = client_cli._take_imports(arguments)
     tyro.cli(options_type(env_config(family)), args=flags).check()
 
 
