@@ -223,6 +223,44 @@ def test_a_dead_peer_is_noticed_by_ping(monkeypatch):
         held[0].close()
 
 
+def test_an_answer_that_was_not_waited_for_comes_later(fake_server, actions, connect):
+    asked_twice = threading.Event()
+
+    def script(peer):
+        peer.greet()
+        peer.infer()
+        assert asked_twice.wait(10)
+        peer.act(np.full((1, 1, 2), 7.0))
+        peer.feedback()
+        peer.serve(actions(1, 2))
+
+    link = connect(fake_server(script).port)
+    link.ask(infer())
+    assert link.answer(0.0) is None
+    assert link.answer(0.001) is None
+    assert link.waited == 0.0
+    with pytest.raises(LocalProtocolError):
+        link.ask(infer())  # one at a time
+    asked_twice.set()
+    assert link.answer().action.tolist() == [[[7.0, 7.0]]]
+    assert link.waited > 0.001
+    link.feedback(feedback())
+    assert link.infer(infer()).action.shape == (1, 1, 2)
+
+
+def test_a_close_is_noticed_while_an_answer_is_waited_for_a_little(fake_server, connect):
+    def script(peer):
+        peer.greet()
+        peer.infer()
+        peer.stop()
+
+    link = connect(fake_server(script).port)
+    link.ask(infer())
+    with pytest.raises(Closed) as over:
+        link.answer(10.0)
+    assert over.value.close == STOP
+
+
 def test_a_slow_answer_is_waited_for(fake_server, actions, connect, monkeypatch):
     """Lesson 14: an inference of any length, as long as pings are answered."""
     monkeypatch.setattr("plugrl_env_client.link.client_link._PATIENCE", 0.01)

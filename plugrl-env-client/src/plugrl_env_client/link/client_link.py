@@ -1,6 +1,7 @@
 """The client's end of one connection: messages in and out, deadlines kept, feedback accounted for."""
 
 import logging
+import math
 import time
 
 import numpy as np
@@ -38,7 +39,7 @@ class Link:
         self._transport = transport
         self._connection = connection
         self._patience = min(_PATIENCE, action_timeout or _PATIENCE)
-        self._read_at = time.monotonic()
+        self._read_at = self._asked = time.monotonic()
         self.metadata = Metadata({})
         self.feedback_rows = 0
         self.unconfirmed_rows = 0
@@ -100,16 +101,45 @@ class Link:
             Closed: the connection is over.
             Interrupted: the user wants the client to end.
         """
-        asked = time.monotonic()
-        frame = self._connection.send(infer, asked)
+        self.ask(infer)
+        action = self.answer()
+        assert action is not None  # noqa: S101 - it was waited for
+        return action
+
+    def ask(self, infer: Infer) -> None:
+        """Ask for actions; `answer` waits for them. The observation may be overwritten as soon as this returns.
+
+        Raises:
+            Closed: the connection is over.
+        """
+        now = time.monotonic()
+        frame = self._connection.send(infer, now)
+        self._asked = now
         try:
             self._transport.send(frame)
-            message = self._next()
         except Closed as err:
             raise self._over(err) from err.__cause__
+
+    def answer(self, patience: float | None = None) -> Action | None:
+        """Wait for the actions that were asked for.
+
+        Args:
+            patience: seconds after which None is returned; the answer may still come, and is asked for again. None: as
+                long as it takes.
+
+        Raises:
+            Closed: the connection is over.
+            Interrupted: the user wants the client to end.
+        """
+        try:
+            message = self._next(patience)
+        except Closed as err:
+            raise self._over(err) from err.__cause__
+        if message is None:
+            return None
         assert isinstance(message, Action)  # noqa: S101 - the exchange's table lets nothing else pass
         self._read_at = now = time.monotonic()
-        self.waited += now - asked
+        self.waited += now - self._asked
         self.unconfirmed_rows = 0
         return message
 
@@ -171,15 +201,18 @@ class Link:
                 "the server speaks protocol version %d, this client %d: going on", version, PROTOCOL_VERSION
             )
 
-    def _next(self) -> Message:
-        """The next message, with pings sent and deadlines kept while it does not come."""
-        patience = self._patience
+    def _next(self, seconds: float | None) -> Message | None:
+        """The next message, with pings sent and deadlines kept while it does not come; None: not in so many seconds."""
+        until = math.inf if seconds is None else time.monotonic() + seconds
+        patience = self._patience if seconds is None else min(seconds, self._patience)
         while True:
             frame = self._transport.receive(patience)
             if frame is Event.PONG:
                 self._connection.received_pong(time.monotonic())
             elif frame is Event.NOTHING:
-                patience = self._keep_deadlines()
+                patience = min(self._keep_deadlines(), until - time.monotonic())
+                if patience <= 0:
+                    return None
             else:
                 return self._read(frame)
 
