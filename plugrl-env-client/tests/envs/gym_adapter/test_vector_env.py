@@ -151,7 +151,7 @@ class Own(VectorEnv):
             if self.final:
                 infos["final_obs"] = {"t": self.t.copy()}  # batched, not an array of objects
             self.t[done] = 0
-        return {"t": self.t}, np.ones(2), done, np.zeros(2, bool), infos
+        return {"t": self.t}, np.ones(2, np.int32), done, np.zeros(2, bool), infos
 
 
 def own(*args, **kwargs):
@@ -172,7 +172,9 @@ def test_a_vector_env_of_somebody_elses_may_give_its_final_observations_as_a_bat
     env.step(STAY)
     assert counts(env.step(STAY).observation) == [2, 2]
     assert counts(env.reset_indices(np.array([0]))) == [0, 2]
-    assert counts(env.step(STAY).observation) == [1, 3]
+    step = env.step(STAY)
+    assert counts(step.observation) == [1, 3]
+    assert step.rewards.dtype == np.float64  # whatever the env counts them in
 
 
 def test_lost_final_observations_are_refused_with_the_way_out():

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from plugrl_env_client.envs.base_env import EnvError
 from plugrl_env_client.envs.gym_families.atari_v1 import AtariConfig, make_atari
+from plugrl_env_client.testing import EnvContract
 from plugrl_protocol.spaces import DiscreteSpace
 
 ale_py = pytest.importorskip("ale_py", reason="needs the extra atari")
@@ -113,6 +114,7 @@ def test_ales_own_vector_env_keeps_final_observations(make):
     [
         ({"name": "Pongg"}, r"--env.name ALE/Pongg-v5: did you mean ALE/Pong-v5\?"),
         ({"frame_skip": 0}, r"--env.frame-skip 0: expected at least 1"),
+        ({"kwargs": ("max_episode_steps=9",)}, r"max_episode_steps would count frames.*--runner.max-episode-steps"),
         ({"noop_max": -1}, r"--env.noop-max -1: expected at least 0"),
         ({"vectorization": "own", "frame_stack": 5}, r"--env.frame-stack 5: at most 4 with --env.vectorization own"),
     ],
@@ -125,3 +127,19 @@ def test_a_mistake_is_refused_by_name(make, flags, says):
 def test_an_id_may_be_given_whole(make):
     assert make(name="ALE/Breakout-v5").env_id == "ALE/Breakout-v5"
     assert "ALE/Breakout-v5" in gymnasium.registry
+
+
+class TestContract(EnvContract):
+    num_envs = 2
+    steps = 10
+
+    def make_env(self, num_envs):
+        return make_atari(AtariConfig(wrappers=("TimeLimit(6)",)), num_envs)
+
+
+class TestContractOfAlesOwnVectorEnv(EnvContract):
+    num_envs = 2
+    steps = 20
+
+    def make_env(self, num_envs):
+        return make_atari(AtariConfig(vectorization="own", kwargs=("max_num_frames_per_episode=24",)), num_envs)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from plugrl_env_client.envs.base_env import EnvError
 from plugrl_env_client.envs.gym_families.pusht_v1 import PushtConfig, make_pusht
+from plugrl_env_client.testing import EnvContract
 
 with warnings.catch_warnings():  # pygame and pymunk have some on import
     warnings.simplefilter("ignore")
@@ -63,3 +64,11 @@ def test_a_block_on_its_goal_is_a_success():
 def test_a_mistake_is_refused_by_name():
     with pytest.raises(EnvError, match=r"--env.image-size 0: expected at least 1"):
         make_pusht(PushtConfig(image_size=0), 1)
+
+
+class TestContract(EnvContract):
+    deterministic = False  # where things touch, its rewards may differ in the last digits from one run to the next
+
+    def make_env(self, num_envs):
+        config = PushtConfig(observe="pixels-agent-pos", image_size=24, kwargs=("max_episode_steps=6",))
+        return make_pusht(config, num_envs)

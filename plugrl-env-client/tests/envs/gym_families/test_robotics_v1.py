@@ -5,6 +5,7 @@ import pytest
 from plugrl_env_client.envs.base_env import EnvError
 from plugrl_env_client.envs.gym_families import robotics_v1
 from plugrl_env_client.envs.gym_families.robotics_v1 import RoboticsConfig, make_robotics
+from plugrl_env_client.testing import EnvContract
 
 pytest.importorskip("gymnasium_robotics", reason="needs the extra robotics")
 
@@ -70,3 +71,8 @@ def test_a_mujoco_that_is_too_new_is_named(monkeypatch):
     monkeypatch.setattr(robotics_v1, "version", lambda name: "3.11.0")
     with pytest.raises(EnvError, match=r"no_such.*\}\)$"):
         make_robotics(RoboticsConfig(kwargs=("no_such=1",)), 1)
+
+
+class TestContract(EnvContract):
+    def make_env(self, num_envs):
+        return make_robotics(RoboticsConfig(kwargs=("max_episode_steps=6",)), num_envs)

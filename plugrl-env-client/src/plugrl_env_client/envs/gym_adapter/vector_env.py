@@ -78,7 +78,7 @@ class GymVectorEnv(BaseEnv):
         if len(done):
             self._keep_final(done, infos)
         told = self._tell(infos, done) if len(done) or self._info.keys else {}
-        return Step(self._layout.observation, np.asarray(rewards), terminated, truncated, told)
+        return Step(self._layout.observation, np.asarray(rewards, np.float64), terminated, truncated, told)
 
     def reset_indices(self, indices: np.ndarray) -> Observation:
         """Reset the given rows, or show the first observations of episodes that the env has already started.

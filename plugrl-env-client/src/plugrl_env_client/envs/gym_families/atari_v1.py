@@ -12,7 +12,7 @@ import functools
 from typing import Any
 
 from plugrl_env_client.envs.base_env import BaseEnv, EnvError
-from plugrl_env_client.envs.gym_flags import GymFlags
+from plugrl_env_client.envs.gym_flags import GymFlags, parse_kwargs
 from plugrl_env_client.registration import register_env, register_env_config
 
 UID = "atari-v1"
@@ -75,6 +75,8 @@ def make_atari(config: AtariConfig, num_envs: int) -> BaseEnv:
     games = [name for name in known_ids(within=("ale_py.",)) if name.startswith("ALE/")]
     name = config.name if config.name.startswith("ALE/") else f"ALE/{config.name}-v5"
     require_known(name, games, UID)
+    if "max_episode_steps" in parse_kwargs(config.kwargs):
+        raise EnvError("--env.kwargs max_episode_steps would count frames, no-ops too; use --runner.max-episode-steps")
     own = config.vectorization == "own"
     if own and config.grayscale and config.frame_stack > _MOST_OWN_STACK:
         raise EnvError(
