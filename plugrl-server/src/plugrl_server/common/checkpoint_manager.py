@@ -10,6 +10,7 @@ It is written under a temporary name, flushed to disk and renamed, so a folder n
 step that is saved again is renamed aside first and found under that name until the new one is in place.
 """
 
+import contextlib
 import copy
 import dataclasses
 import hashlib
@@ -18,6 +19,7 @@ import os
 import re
 import shutil
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,22 @@ class Checkpoint:
     def copy(self) -> "Checkpoint":
         """Return a copy that shares no memory with the run; tied tensors stay tied."""
         return copy.deepcopy(self)
+
+
+@contextlib.contextmanager
+def loading(checkpoint: Checkpoint) -> Iterator[None]:
+    """Around the taking over of a checkpoint's parts: says what does not fit here.
+
+    Raises:
+        CheckpointError: A part is missing, or is that of other networks, buffers or optimizers.
+    """
+    try:
+        yield
+    except KeyError as error:
+        text = f"Checkpoint {checkpoint.step} has no {error}: another algorithm, or another version of it, saved it."
+        raise CheckpointError(text) from error
+    except (RuntimeError, ValueError) as error:
+        raise CheckpointError(f"Checkpoint {checkpoint.step} does not fit this configuration: {error}") from error
 
 
 class CheckpointManager:

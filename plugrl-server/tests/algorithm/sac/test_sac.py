@@ -212,6 +212,9 @@ def test_a_checkpoint_of_another_size_is_refused(make_sac, make_bandit, run):
         make_sac(policy={"hidden_sizes": (16, 16)}).load_checkpoint(checkpoint)
     with pytest.raises(CheckpointError, match="80 frames of 80 were stored; this buffer holds 40"):
         make_sac(buffer_size=40).load_checkpoint(checkpoint)
+    del checkpoint.meta["due"]
+    with pytest.raises(CheckpointError, match="has no 'due': another algorithm, or another version"):
+        make_sac().load_checkpoint(checkpoint)
 
 
 def test_an_unbroken_episode_is_stored_once(make_sac, make_bandit):

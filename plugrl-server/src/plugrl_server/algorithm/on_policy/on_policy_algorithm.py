@@ -14,7 +14,7 @@ import torch
 from plugrl_server.algorithm.base_algorithm import FeedbackRows, Node
 from plugrl_server.algorithm.distributed import DDPAlgorithm
 from plugrl_server.algorithm.on_policy.on_policy_config import OnPolicyConfig
-from plugrl_server.common.checkpoint_manager import Checkpoint, CheckpointError
+from plugrl_server.common.checkpoint_manager import Checkpoint, loading
 from plugrl_server.learning import trees
 from plugrl_server.learning.normalizer import RunningNormalizer
 from plugrl_server.learning.optim import FlatAdam
@@ -294,20 +294,18 @@ class OnPolicyAlgorithm(DDPAlgorithm):
         """Restore what `create_checkpoint` returned.
 
         Raises:
-            CheckpointError: It is the state of another policy, optimizer or buffer; the text names sizes or groups.
+            CheckpointError: It is that of another policy, optimizer or buffer, or lacks a part; the text says which.
         """
         meta = checkpoint.meta
-        try:
+        with loading(checkpoint):
             self.policy.load_state_dict(checkpoint.model)
             self.optimizer.load_state_dict(checkpoint.optimizer)
             self.rollout.load_state_dict(meta["rollout"])
             self.load_extra_state(meta["extra"])
-        except (KeyError, RuntimeError, ValueError) as error:
-            raise CheckpointError(f"Checkpoint {checkpoint.step} does not fit this configuration: {error}") from error
-        self.return_normalizer.load_state_dict(meta["return_normalizer"])
-        load_rng_state(meta["rng"], self.policy, self.generator)
+            self.return_normalizer.load_state_dict(meta["return_normalizer"])
+            load_rng_state(meta["rng"], self.policy, self.generator)
+            self.iteration, self.saved_iteration = meta["iteration"], meta["saved_iteration"]
         self.global_step = checkpoint.step
-        self.iteration, self.saved_iteration = meta["iteration"], meta["saved_iteration"]
 
 
 def explained_variance(value: torch.Tensor, returns: torch.Tensor) -> dict[str, float]:

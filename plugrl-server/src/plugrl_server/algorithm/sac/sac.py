@@ -12,7 +12,7 @@ from plugrl_server.algorithm.distributed import DDPAlgorithm
 from plugrl_server.algorithm.registration import register_algo
 from plugrl_server.algorithm.sac.sac_config import SACConfig
 from plugrl_server.algorithm.sac.sac_learner import SACLearner, Update, build_learner
-from plugrl_server.common.checkpoint_manager import Checkpoint, CheckpointError
+from plugrl_server.common.checkpoint_manager import Checkpoint, loading
 from plugrl_server.common.config_error import ConfigError
 from plugrl_server.learning.rng import load_rng_state, rng_state
 from plugrl_server.policy.sac.sac_policy import SACPolicy
@@ -205,15 +205,14 @@ class SAC(DDPAlgorithm):
         """Restore what `create_checkpoint` returned.
 
         Raises:
-            CheckpointError: It is the state of another policy or buffer; the text says how they differ.
+            CheckpointError: It is the state of another policy or buffer, or lacks a part; the text says which.
         """
         meta = checkpoint.meta
-        try:
+        with loading(checkpoint):
             self.policy.load_state_dict(checkpoint.model)
             self.learner.load_optimizer_state(checkpoint.optimizer)
             self.learner.load_state_dict(meta["learner"])
-        except (RuntimeError, ValueError) as error:
-            raise CheckpointError(f"Checkpoint {checkpoint.step} does not fit this configuration: {error}") from error
-        load_rng_state(meta["rng"], self.policy)
-        self.global_step, self.saved_step = checkpoint.step, meta["saved_step"]
-        self.due, self.reported_updates = meta["due"], meta["reported_updates"]
+            load_rng_state(meta["rng"], self.policy)
+            self.saved_step = meta["saved_step"]
+            self.due, self.reported_updates = meta["due"], meta["reported_updates"]
+        self.global_step = checkpoint.step
