@@ -102,6 +102,20 @@ def test_lesson_4_a_replayed_feedback_holds_nothing(messages: dict[Turn, Any], i
     assert exchange.unheld == {1, 3}
 
 
+def test_who_holds_an_action_is_known_whether_or_not_anyone_asks(infer: Make, action: Make, feedback: Make) -> None:
+    """A feedback that names those who were just answered, in another order, in part, and again."""
+    exchange = Exchange()
+    exchange.received(Role.SERVER, Metadata({}))
+    unheld = []
+    for asked, reported in (([1, 3], [3, 1]), ([1, 3], [1, 3]), ([1, 3], [1]), ([1], [3]), ([5], [1, 3]), ([3], [5])):
+        exchange.sent(Role.CLIENT, infer(asked))
+        exchange.received(Role.SERVER, action(asked))
+        exchange.received(Role.CLIENT, feedback(reported))
+        unheld.append(set(exchange.unheld))
+    assert unheld == [set(), set(), set(), set(), {3}, set()]
+    assert exchange.holders == {3}
+
+
 def test_our_own_feedback_for_an_env_that_holds_none_never_leaves(messages: dict[Turn, Any], feedback: Make) -> None:
     exchange = at_turn(Turn.FEEDBACK, messages)
     with pytest.raises(LocalProtocolError, match="env 9 holds no action on this connection") as caught:

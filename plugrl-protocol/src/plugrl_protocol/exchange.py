@@ -3,6 +3,8 @@
 import enum
 from dataclasses import dataclass
 
+import numpy as np
+
 from plugrl_protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from plugrl_protocol.messages import Action, Feedback, Infer, Message, Metadata
 
@@ -45,20 +47,34 @@ RULES = {
 }
 
 
+_NOBODY: frozenset[int] = frozenset()
+_INT64_BYTES = 8
+
+
 class Exchange:
     """The exchange of one connection; both ends see the same one.
 
     Attributes:
         turn: What has to come next.
-        holders: The envs that hold an action: it was answered, and not fed back yet.
         unheld: The envs of the last feedback that held none. A server discards their rows (SPEC 7.6).
     """
 
     def __init__(self) -> None:
         self.turn = Turn.METADATA
-        self.holders: set[int] = set()
-        self.unheld: frozenset[int] = frozenset()
-        self._asked: list[int] = []  # the envs of the last infer, in its order
+        self.unheld: frozenset[int] = _NOBODY
+        self._rule = RULES[self.turn]
+        self._asked = b""  # the envs of the last infer, in its order: the bytes of its int64 array
+        # Nearly always those who hold an action are those who were just asked for, and no others: a set is only made
+        # where that is not so.
+        self._just_answered: bytes | None = None
+        self._holders: set[int] = set()
+
+    @property
+    def holders(self) -> set[int]:
+        """The envs that hold an action: it was answered, and not fed back yet."""
+        if self._just_answered is not None:
+            self._holders, self._just_answered = set(_listed(self._just_answered)), None
+        return self._holders
 
     def sent(self, sender: Role, message: Message) -> None:
         """Go on by a message of our own.
@@ -84,7 +100,7 @@ class Exchange:
         self._advance(message)
 
     def _check(self, sender: Role, message: Message, error: type[ProtocolError]) -> None:
-        rule = RULES[self.turn]
+        rule = self._rule
         if sender is not rule.sender or type(message) is not rule.message:
             clause = "4.1 exchange/metadata-first" if self.turn is Turn.METADATA else "4.2 exchange/alternation"
             due = f"{self.turn.value} from the {rule.sender.value}"
@@ -93,21 +109,38 @@ class Exchange:
             self._check_answer(message, error)
 
     def _check_answer(self, action: Action, error: type[ProtocolError]) -> None:
-        rows, asked = action.action.shape[1], len(self._asked)
+        rows, asked = action.action.shape[1], len(self._asked) // _INT64_BYTES
         if rows != asked:
             raise error("5.3 action/shape", f"action.data.action: expected {asked} envs on axis 1, got {rows}")
-        if action.env_ids is not None and action.env_ids.tolist() != self._asked:
+        if action.env_ids is not None and action.env_ids.tobytes() != self._asked:
             raise error("4.3 action/env-ids", "action.data.env_ids: expected the infer's env_indices, in their order")
 
     def _unheld(self, feedback: Feedback) -> frozenset[int]:
+        if feedback.env_indices.tobytes() == self._just_answered:
+            return _NOBODY
         return frozenset(feedback.env_indices.tolist()) - self.holders
 
     def _advance(self, message: Message) -> None:
         if isinstance(message, Infer):
-            self._asked = message.env_indices.tolist()
+            self._asked = message.env_indices.tobytes()
         elif isinstance(message, Action):
-            self.holders.update(self._asked)
+            if self._just_answered is None and not self._holders:
+                self._just_answered = self._asked
+            else:
+                self.holders.update(_listed(self._asked))
         elif isinstance(message, Feedback):
-            self.unheld = self._unheld(message)
-            self.holders.difference_update(message.env_indices.tolist())
-        self.turn = RULES[self.turn].then
+            self._report(message)
+        self.turn = self._rule.then
+        self._rule = RULES[self.turn]
+
+    def _report(self, feedback: Feedback) -> None:
+        self.unheld = self._unheld(feedback)
+        if feedback.env_indices.tobytes() == self._just_answered:
+            self._just_answered = None
+        else:
+            self.holders.difference_update(feedback.env_indices.tolist())
+
+
+def _listed(indices: bytes) -> list[int]:
+    found: list[int] = np.frombuffer(indices, np.int64).tolist()
+    return found

@@ -3,6 +3,7 @@
 Each raises LocalProtocolError; whoever parses what a peer sent turns that into the peer's fault (`errors.blame_peer`).
 """
 
+import functools
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -14,6 +15,7 @@ from plugrl_protocol.errors import LocalProtocolError
 _KIND_NAMES = {"b": "bool", "i": "int", "u": "uint", "f": "float", "U": "str"}
 _TYPE_NAMES = {dict: "map", list: "list", tuple: "list", bytes: "bin", type(None): "nil"}
 _MAX_INDEX = 65_535
+_FEW = 256
 MAX_ENVS = _MAX_INDEX + 1
 """Envs that one message can name (SPEC 4.4)."""
 
@@ -118,14 +120,26 @@ def read_env_indices(value: object, path: str) -> np.ndarray:
         raise LocalProtocolError(
             "4.4 indices/unique", f"{path}: expected at most {MAX_ENVS} envs, got {describe(value)}"
         )
-    indices = value.tolist()  # type: ignore[attr-defined]
+    if value.dtype == np.int64 and len(value) <= _FEW:  # type: ignore[attr-defined,arg-type]
+        _check_few(value.tobytes(), path)  # type: ignore[attr-defined]
+    else:
+        _check_indices(value.tolist(), path)  # type: ignore[attr-defined]
+    return _int64(value)  # type: ignore[arg-type]
+
+
+@functools.lru_cache(maxsize=512)
+def _check_few(indices: bytes, path: str) -> None:
+    """Check indices that are few: those of a connection are the same in nearly every message."""
+    _check_indices(np.frombuffer(indices, np.int64).tolist(), path)
+
+
+def _check_indices(indices: list[int], path: str) -> None:
     if min(indices) < 0 or max(indices) > _MAX_INDEX:
         wrong = next(index for index in indices if not 0 <= index <= _MAX_INDEX)
         raise LocalProtocolError("4.4 indices/range", f"{path}: expected 0..{_MAX_INDEX}, got {wrong}")
     if len(set(indices)) != len(indices):
         twice = Counter(indices).most_common(1)[0][0]
         raise LocalProtocolError("4.4 indices/unique", f"{path}: env {twice} is named twice")
-    return _int64(value)  # type: ignore[arg-type]
 
 
 def _int64(value: np.ndarray) -> np.ndarray:
