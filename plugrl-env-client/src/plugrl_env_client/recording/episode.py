@@ -223,7 +223,7 @@ class EpisodeInTheMaking:
         spool = self._spools[name]
         spool.flush()
         shape = (self._length, *self._layout.images[name])
-        return np.memmap(spool, np.uint8, mode="r", shape=shape)  # type: ignore[call-overload,no-any-return]
+        return np.memmap(spool, np.uint8, mode="r", shape=shape)
 
 
 def _image_shape(image: np.ndarray) -> tuple[int, int, int]:

@@ -48,7 +48,10 @@ class Abandoned(NamedTuple):
 
     envs: np.ndarray
 
-    nbytes = 0
+    @property
+    def nbytes(self) -> int:
+        """It takes no room: a full queue is when it must get through."""
+        return 0
 
 
 Item: TypeAlias = Begun | Stepped | Abandoned

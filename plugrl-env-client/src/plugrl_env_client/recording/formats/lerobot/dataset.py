@@ -164,7 +164,7 @@ class LeRobotDataset(EpisodeFormat):
         self._write_stats(stats, before)
         info["total_tasks"] = len(tasks)
         info["splits"] = {"train": f"0:{info['total_episodes']}"}
-        return size + sum(table.nbytes for table in (*tables, *meta))
+        return size + sum(int(table.nbytes) for table in (*tables, *meta))
 
     def _place_videos(self, sink: _Images, number: int) -> int:
         if not self._videos or not sink.stats:
