@@ -46,6 +46,14 @@ def your_algo():
         assert plugrl_algorithms.UID == "your-algo"
 
 
+@pytest.fixture(autouse=True, scope="module")
+def robot():
+    """What the pages call `robot-v1`."""
+    from tests.end_to_end.plugins.my_pkg import robot
+
+    assert robot.Robot
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=str)
 def test_a_shown_command_is_right(command):
     check(list(command.argv))
