@@ -76,6 +76,8 @@ def test_every_flag_of_the_issue_is_there(capsys):
         --no-reuse-feedback-obs --reconnect-on-server-stop --connect-timeout --action-timeout --max-reconnects
         --max-frame-mib --api-key --log-level --quiet --import --runner.replan-steps --runner.max-episode-steps
         --runner.seed --env.id --env.kwargs --env.info-keys
+        --recorder.format --recorder.folder --recorder.every --recorder.envs --recorder.image-keys --recorder.fps
+        --recorder.overflow --recorder.queue-mib --recorder.required --recorder.lerobot-images
     """
     for flag in flags.split():
         assert flag in text
@@ -88,6 +90,8 @@ def test_every_flag_of_the_issue_is_there(capsys):
         (["clasic-v1"], "did you mean classic-v1"),
         (["--num-envs", "3"], "expected an env before --num-envs"),
         (["dummy-v1", "--num-envs", "0"], "--num-envs 0: expected at least 1"),
+        (["dummy-v1", "--recorder.every", "2"], "--recorder.every: expected --recorder.format too"),
+        (["dummy-v1", "--recorder.format", "npz"], "expected --recorder.folder or --exp-name"),
         (["dummy-v1", "--connect-timeout", "nan"], "--connect-timeout nan: expected a positive, finite number"),
         (["dummy-v1", "--server-host", "http://x"], "--server-host 'http://x'"),
         (["dummy-v1", "--env.state-dim", "0"], "--env.state-dim 0: expected at least 1"),
@@ -197,6 +201,19 @@ def test_lesson_26_a_run_with_a_name_leaves_its_configuration_and_summary(fake_s
     assert (config["seed"], config["options"]["env"]["state_dim"]) == (7, 5)
     summary = json.loads((folder / "summary.json").read_text())
     assert (summary["exit_code"], summary["steps"], summary["feedback_rows"]) == (0, 120, 30)
+
+
+def test_a_run_with_a_name_keeps_its_recordings_too(fake_server, actions, tmp_path, capsys):
+    server = serving(fake_server, actions)
+    assert (
+        main(dummy(server, "--exp-name", "kept", "--recorder.format", "npz", "--runner.max-episode-steps", "40")) == 0
+    )
+    folder = tmp_path / "plugrl-client" / "kept"
+    names = [f"env-0000_episode-{number:06d}.npz" for number in range(3)]
+    assert sorted(path.name for path in (folder / "recording" / "npz").iterdir()) == names
+    recorded = json.loads((folder / "summary.json").read_text())["recording"]
+    assert (recorded["episodes"], recorded["frames"], recorded["dropped_episodes"]) == (3, 120, 0)
+    assert "recorded: 3 episodes (120 frames, " in capsys.readouterr().out
 
 
 def test_a_drawn_seed_is_recorded_and_repeats_the_run(fake_server, tmp_path):

@@ -1,13 +1,20 @@
 """One process's share of a run: in one group, or in several."""
 
 import dataclasses
+import threading
 
+import numpy as np
 import pytest
 from plugrl_env_client.client import run_alone, run_client
+from plugrl_env_client.envs.base_env import EnvError
 from plugrl_env_client.envs.dummy_v1 import DummyConfig
 from plugrl_env_client.groups.share import Share
 from plugrl_env_client.link.interrupts import Interrupts
-from plugrl_env_client.options import ClientOptions, Run
+from plugrl_env_client.options import ClientOptions, Run, RunnerOptions
+from plugrl_env_client.recording.formats.npz_files import NpzFiles
+from plugrl_env_client.recording.recorder import Recorder
+from plugrl_env_client.recording.recorder_options import RecorderOptions
+from plugrl_env_client.rollout import Outcome
 
 
 def options(port=1, **changes):
@@ -46,3 +53,81 @@ def test_each_group_has_a_connection(fake_server, actions, groups, sizes):
     assert sorted(len(peer.infers[0]["env_indices"]) for peer in server.peers) == sizes
     assert finished.snapshot.steps == 60
     assert finished.snapshot.feedback_rows == server.feedback_rows == 60
+
+
+def recording(folder, **changes):
+    return {
+        "recorder": RecorderOptions(format=("npz",), folder=folder, **changes),
+        "runner": RunnerOptions(max_episode_steps=3),
+    }
+
+
+def serve_for_ever(actions):
+    def script(peer):
+        peer.greet()
+        peer.serve(actions(2, 1))
+
+    return script
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+def test_what_is_recorded_is_the_same_however_the_envs_are_divided(fake_server, actions, tmp_path, groups):
+    server = fake_server(serve_for_ever(actions))
+    opts = options(server.port, num_envs=6, num_procs=2, num_groups=groups, **recording(tmp_path, every=2))
+    finished = client(opts, Share(1, 3, 3, 3 * 9, None))
+    counts = finished.snapshot.recording
+    assert (finished.error, counts.episodes, counts.frames, counts.failure) == (None, 6, 18, None)
+    assert finished.snapshot.as_json()["recording"]["bytes"] == counts.size > 0
+    found = {}
+    for path in (tmp_path / "npz").iterdir():
+        with np.load(path) as data:
+            found[int(data["env"]), int(data["episode"])] = int(data["seed"]) if "seed" in data else None
+    assert found == {(env, episode): env if episode == 0 else None for env in (3, 4, 5) for episode in (0, 2)}
+
+
+def test_nothing_is_said_of_recording_where_nothing_is_recorded(fake_server, actions):
+    finished = client(options(fake_server(serve_for_ever(actions)).port, num_steps=4))
+    assert finished.snapshot.recording is None
+    assert "recording" not in finished.snapshot.as_json()
+
+
+@pytest.mark.parametrize("required", [False, True])
+def test_a_full_disk_fails_the_run_only_where_recording_is_required(
+    fake_server, actions, tmp_path, monkeypatch, required
+):
+    def full(self, finished):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(NpzFiles, "commit", full)
+    server = fake_server(serve_for_ever(actions))
+    finished = client(options(server.port, num_steps=30, **recording(tmp_path, required=required)))
+    assert "No space left" in finished.snapshot.recording.failure
+    assert finished.outcome is (Outcome.FAILED if required else Outcome.LIMIT)
+    assert ("recording failed" in (finished.error or "")) == required
+
+
+def test_what_fails_after_the_last_step_counts_too(fake_server, actions, tmp_path, monkeypatch):
+    ended = threading.Event()
+
+    def full(self, finished):
+        assert ended.wait(20)
+        raise OSError(28, "No space left on device")
+
+    def close(self):
+        ended.set()
+        closing(self)
+
+    closing = Recorder.close
+    monkeypatch.setattr(Recorder, "close", close)
+    monkeypatch.setattr(NpzFiles, "commit", full)
+    server = fake_server(serve_for_ever(actions))
+    opts = options(server.port, num_steps=3, **recording(tmp_path, required=True, overflow="drop"))
+    finished = client(opts)
+    assert (finished.outcome, finished.snapshot.steps) == (Outcome.FAILED, 3)
+    assert "recording failed" in finished.error
+
+
+def test_a_folder_that_cannot_be_written_is_a_mistake_of_the_user(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(EnvError, match=r"--recorder\.folder"):
+        client(options(**recording(tmp_path / "file")))
