@@ -69,11 +69,13 @@ class _Together:
         chunk: [H, n, *da].
         cursor: steps that were run.
         limit: steps that may be run.
+        stood_in: whether other steps were run while it was waited for.
     """
 
     chunk: np.ndarray
     cursor: int
     limit: int
+    stood_in: bool = False
 
 
 class ChunkPlan:
@@ -101,6 +103,7 @@ class ChunkPlan:
         self._everyone = self._states.everyone
         self._action_shape: tuple[int, ...] | None = None
         self._together: _Together | None = None  # stands for the next three as long as it is there
+        self._stands_in = False  # steps are run that no chunk contains, while one is waited for
         self._actions = np.zeros((0, num_envs))
         self._cursor = np.zeros(num_envs, np.int64)  # steps of the chunk that were run
         self._limit = np.ones(num_envs, np.int64)  # steps of the chunk that may be run
@@ -130,18 +133,22 @@ class ChunkPlan:
         """int64[k]: chunks completed in the current episode on this connection."""
         return self._of(self._step_ids, indices)
 
-    def accept(self, indices: np.ndarray, chunk: np.ndarray) -> None:
+    def accept(self, indices: np.ndarray, chunk: np.ndarray, late: int = 0) -> None:
         """Give waiting envs their actions.
 
         Args:
             indices: int64[k], in the order of the chunk's rows.
             chunk: [H, k, *da].
+            late: run so many steps less than usual, but at least one.
 
         Raises:
             ValueError: da differs from that of the chunks before.
         """
-        limit = min(len(chunk), self._replan_steps or len(chunk))
+        limit = max(min(len(chunk), self._replan_steps or len(chunk)) - late, 1)
         self._check(chunk)
+        if self._stands_in:
+            self._relieve(chunk, limit)
+            return
         if indices is self._everyone:
             self._together = _Together(chunk, 0, limit)
             self._reward.fill(0.0)
@@ -150,6 +157,17 @@ class ChunkPlan:
             self._keep(chunk, indices, 0, limit)
             self._reward[indices] = 0.0
         self._states.put(indices, RUNNING)
+
+    def stand_in(self) -> None:
+        """All envs wait for actions, and will run others meanwhile.
+
+        What `record` takes in from here on counts as steps of the chunk to come: into its reward, and into the episode.
+        Where the episode ends before the chunk is there, nothing is run of it.
+        """
+        if not self._stands_in:
+            self._stands_in = True
+            self._reward.fill(0.0)
+            self._states.put(self._everyone, RUNNING)
 
     def next_actions(self) -> np.ndarray:
         """[n, *da]: the action of each env for the next step, a copy.
@@ -206,8 +224,9 @@ class ChunkPlan:
 
     def cut(self) -> None:
         """End every chunk that has run at least one step: a client may run any prefix (SPEC 5.3)."""
+        has_run = self._together is not None and self._together.stood_in
         self._part()
-        self._states.put_where(self._states.are(RUNNING) & (self._cursor > 0), OWING)
+        self._states.put_where(self._states.are(RUNNING) & ((self._cursor > 0) | has_run), OWING)
 
     def owed(self, indices: np.ndarray) -> Owed:
         """What `indices` have to report."""
@@ -247,6 +266,7 @@ class ChunkPlan:
 
         Episodes that were under way are told apart by their mask; envs whose episode had ended still need a reset.
         """
+        self._stands_in = False
         self._states.put(self._everyone, WAITING)
         self._states.put_where(self._terminated | self._truncated, ENDED)
         self._whole &= self._length == 0
@@ -274,6 +294,10 @@ class ChunkPlan:
 
     def _advance(self, running: "np.ndarray | bool", done: np.ndarray | None) -> None:
         """One more step of each chunk was run: those that ran out, or whose episode ended, are owed to the server."""
+        if self._stands_in:
+            if done is not None:
+                self._states.put_where(done, OWING)
+            return
         together = self._together
         if together is not None:
             together.cursor += 1
@@ -286,6 +310,15 @@ class ChunkPlan:
         self._cursor += running
         over = running & (self._cursor >= self._limit)
         self._states.put_where(over if done is None else over | done, OWING)
+
+    def _relieve(self, chunk: np.ndarray, limit: int) -> None:
+        """The chunk is there that other steps stood in for: it is run where the episode goes on."""
+        self._stands_in = False
+        if self._states.common == RUNNING:
+            self._together = _Together(chunk, 0, limit, stood_in=True)
+        else:
+            self._part()
+            self._keep(chunk, slice(None), 0, limit)
 
     def _part(self) -> None:
         """From here on each env has its own place in its chunk."""

@@ -9,12 +9,14 @@ chunks).
 
 import dataclasses
 import enum
+import logging
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import numpy as np
 from plugrl_protocol.closing import DONE, INTERNAL_ERROR, complain
 from plugrl_protocol.connection import DECLARE, REUSE
-from plugrl_protocol.messages import Feedback, Infer
+from plugrl_protocol.messages import Action, Feedback, Infer
 from plugrl_protocol.reuse import unchanged
 from plugrl_protocol.spaces import Declaration
 
@@ -26,7 +28,10 @@ from plugrl_env_client.link.interrupts import Interrupted, Interrupts
 from plugrl_env_client.link.reconnect import Reconnector, ServerStopped
 from plugrl_env_client.link.transport import Closed
 from plugrl_env_client.observers import RolloutObserver
+from plugrl_env_client.pacing.pacer import Pacer
 from plugrl_env_client.reporting.tally import ConnectionRecord, Tally
+
+_logger = logging.getLogger(__name__)
 
 
 class Outcome(enum.Enum):
@@ -51,6 +56,8 @@ class RolloutOptions:
         client: this client's number in the declaration (SPEC 10.2).
         first_env: index of the first env over the whole run, for observers.
         reuse_feedback_obs: send an observation once where the server holds it (SPEC 10.1).
+        on_stale: what a paced env is given from the action deadline on until the answer is there: its last action,
+            zeros, or a call of `hold` and nothing more.
     """
 
     num_steps: int | None = None
@@ -61,6 +68,7 @@ class RolloutOptions:
     client: int | None = None
     first_env: int = 0
     reuse_feedback_obs: bool = True
+    on_stale: Literal["hold", "zero", "stop"] = "stop"
 
 
 class Rollout:
@@ -74,6 +82,7 @@ class Rollout:
         tally: counts everything; the caller reads it.
         progress: called after every exchange with the seconds waited on the open connection.
         observers: told of everything that happens.
+        pacer: the clock of a single env in real time; None: steps follow one another at once.
     """
 
     def __init__(
@@ -86,7 +95,10 @@ class Rollout:
         tally: Tally,
         progress: Callable[[float], None],
         observers: Sequence[RolloutObserver] = (),
+        pacer: Pacer | None = None,
     ) -> None:
+        if pacer is not None and env.num_envs != 1:
+            raise EnvError(f"{env.num_envs} envs share a connection: each env in real time needs its own")
         if options.max_episode_steps is not None and env.resets_in_step:
             raise EnvError(f"--runner.max-episode-steps: {env.env_id} resets itself and cannot be cut short")
         self._env = env
@@ -96,6 +108,8 @@ class Rollout:
         self._tally = tally
         self._progress = progress
         self._observers = tuple(observers)
+        self._pacer = pacer
+        self._applied: np.ndarray | None = None  # the last action of the episode, where there is a pacer
         self._rule = action_rule(env.action_space, env.env_id)
         self._plan = ChunkPlan(
             env.num_envs,
@@ -131,6 +145,8 @@ class Rollout:
 
     def _begin(self) -> None:
         self._observation = self._env.reset(self._options.seed)
+        if self._pacer is not None:
+            self._pacer.rested()
         for observer in self._observers:
             observer.started(self._options.first_env, self._env.num_envs)
             observer.reset(np.arange(self._env.num_envs), self._observation)
@@ -140,6 +156,8 @@ class Rollout:
         self._plan.reconnected()
         self._reuses = self._options.reuse_feedback_obs and REUSE in link.features and self._is_worth_reusing()
         self._changed = None
+        if self._pacer is not None:
+            self._pacer.connected()
         self._restart_ended(np.zeros(0, np.int64))
         self._tally.connection_open(link)
         ended = "closed by this client"
@@ -166,6 +184,7 @@ class Rollout:
             record = ConnectionRecord(link.feedback_rows, link.unconfirmed_rows, link.exchanges, ended)
             self._tally.connection_over(record, link.waited)
         self._env.hold()
+        self._applied = None
         self._reconnector.lost(lost)
         self._tally.reconnects += 1
         return False
@@ -211,11 +230,44 @@ class Rollout:
             reuse=reuse,
             spaces=self._declaration() if first else None,
         )
-        chunk = self._rule.prepare(link.infer(infer).action)
+        late = 0
+        if self._pacer is None:
+            action = link.infer(infer)
+        else:
+            action, late = self._ask_in_time(link, infer, self._pacer)
+        chunk = self._rule.prepare(action.action)
         try:
-            self._plan.accept(waiting, chunk)
+            self._plan.accept(waiting, chunk, late)
         except ValueError as err:
             raise ActionError(str(err)) from None
+
+    def _ask_in_time(self, link: Link, infer: Infer, pacer: Pacer) -> tuple[Action, int]:
+        """As `Link.infer`, but the env is looked after while the answer is late; also, how many steps late it was."""
+        link.ask(infer)
+        pacer.asked()
+        while (action := link.answer(pacer.patience())) is None:
+            if not pacer.counts.fill_ins and not pacer.counts.stops:
+                _logger.warning(
+                    "%s: no action within %.3g s: %s", self._env.env_id, pacer.deadline, self._options.on_stale
+                )
+            if self._may_fill_in():
+                self._fill_in(pacer)
+            else:
+                self._env.hold()
+                pacer.stopped()
+        return action, pacer.answered()
+
+    def _may_fill_in(self) -> bool:
+        """Not where nothing has moved the env yet, the episode or the run is over, or it is to be stopped anyway."""
+        is_over = len(self._plan.owing()) or self._finished()
+        return self._options.on_stale != "stop" and self._applied is not None and not is_over
+
+    def _fill_in(self, pacer: Pacer) -> None:
+        assert self._applied is not None  # noqa: S101 - just looked at
+        actions = self._applied.copy() if self._options.on_stale == "hold" else np.zeros_like(self._applied)
+        self._plan.stand_in()
+        pacer.wait_for_fill_in()
+        self._run(actions, np.zeros(0, np.int64))
 
     def _report(self, link: Link, owing: np.ndarray) -> None:
         owed = self._plan.owed(owing)
@@ -231,7 +283,7 @@ class Rollout:
             truncated=owed.truncated,
             info=info,
         )
-        link.feedback(feedback)
+        link.feedback(feedback, hold=True)
         self._changed = None
         self._plan.sent(owing)
         self._reconnector.completed()
@@ -239,13 +291,23 @@ class Rollout:
         for observer in self._observers:
             observer.exchanged(link.waited)
         if owed.episode is not None:
+            link.push()
             self._restart_ended(owing[self._reuses & link.reusable(owing)])
 
     def _step(self, link: Link) -> None:
         link.poll()
         resetting = self._plan.ended()
         actions = self._plan.next_actions()
+        if self._pacer is not None and not len(resetting):
+            self._pacer.wait()
+            self._applied = actions
+        self._run(actions, resetting)
+
+    def _run(self, actions: np.ndarray, resetting: np.ndarray) -> None:
+        """Give all envs an action, and take in what comes of it."""
         step = self._env.step(actions)
+        if self._pacer is not None:
+            self._pacer.stepped()
         if not self._checked:
             self._check(step)
         self._observation = step.observation
@@ -256,7 +318,7 @@ class Rollout:
             self._tally.episodes_ended(*ended)
         if len(resetting):
             self._tally.reset_in_step(resetting)
-            self._plan.restarted(resetting)
+            self._rested(resetting)
         if self._observers:
             self._tell(actions, step, resetting)
 
@@ -277,12 +339,19 @@ class Rollout:
         if len(ended):
             before = self._observation.take(held)  # a copy, which the env cannot overwrite
             self._observation = self._env.reset_indices(ended)
-            self._plan.restarted(ended)
+            self._rested(ended)
             for observer in self._observers:
                 observer.reset(ended, self._observation)
             if len(held):
                 self._changed = np.zeros(self._env.num_envs, np.bool_)
                 self._changed[held] = ~unchanged(before, self._observation.take(held))
+
+    def _rested(self, indices: np.ndarray) -> None:
+        """A new episode has begun in `indices`."""
+        self._plan.restarted(indices)
+        if self._pacer is not None:
+            self._pacer.rested()
+            self._applied = None
 
     def _is_worth_reusing(self) -> bool:
         seen = self._observation

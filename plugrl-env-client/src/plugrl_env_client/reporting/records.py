@@ -23,11 +23,12 @@ def summary_text(outcome: str, snapshot: Snapshot) -> str:
     returns = "" if snapshot.mean_return is None else f", mean return {snapshot.mean_return:.2f}"
     connections = len(snapshot.connections)
     recorded = "" if snapshot.recording is None else f"\nrecorded: {snapshot.recording}"
+    paced = "" if snapshot.pacing is None else f"\npace: {snapshot.pacing}"
     return (
         f"{outcome}: {snapshot.steps:,} env steps in {snapshot.seconds:.1f} s ({rate:,.0f} steps/s, "
         f"{snapshot.wait_share:.0%} waiting), {snapshot.episodes:,} episodes{returns}\n"
         f"feedback: {snapshot.feedback_rows:,} rows sent over {connections} "
-        f"connection{'' if connections == 1 else 's'}, {snapshot.unconfirmed_rows:,} unconfirmed{recorded}"
+        f"connection{'' if connections == 1 else 's'}, {snapshot.unconfirmed_rows:,} unconfirmed{recorded}{paced}"
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from plugrl_env_client.pacing.counts import PacingCounts, all_paced
 from plugrl_env_client.recording.counts import RecordingCounts, all_recorded
 from plugrl_env_client.reporting.figures import EpisodeFigures, side_by_side
 
@@ -61,6 +62,7 @@ class Tally:
         reconnects: how many of them were lost and followed by another attempt.
         started: on the clock of `time.monotonic`.
         waited: seconds spent waiting for actions, on connections that are over.
+        pacing: how well time was kept, where the envs run in real time.
     """
 
     def __init__(self, num_envs: int) -> None:
@@ -71,6 +73,7 @@ class Tally:
         self.reconnects = 0
         self.started = time.monotonic()
         self.waited = 0.0
+        self.pacing: PacingCounts | None = None
         self._num_envs = num_envs
         self._open: OpenConnection | None = None
         self._resets_in_step = np.zeros(num_envs, np.int64)
@@ -123,6 +126,7 @@ class Tally:
             waited=self.waited + (0.0 if connection is None else connection.waited),
             connections=(*self.connections, *([] if connection is None else [_as_it_stands(connection)])),
             reconnects=self.reconnects,
+            pacing=None if self.pacing is None else self.pacing.copy(),
         )
 
     def _figures_until_now(self) -> EpisodeFigures:
@@ -153,6 +157,7 @@ class Snapshot:
         reconnects: how many were lost and followed by another attempt.
         groups: how many groups these counts are of.
         recording: what was recorded.
+        pacing: how well time was kept.
     """
 
     seconds: float
@@ -165,6 +170,7 @@ class Snapshot:
     reconnects: int = 0
     groups: int = 1
     recording: RecordingCounts | None = None
+    pacing: PacingCounts | None = None
 
     @property
     def episodes(self) -> int:
@@ -199,6 +205,7 @@ class Snapshot:
     def as_json(self) -> dict[str, Any]:
         """All envs together, for summary.json."""
         recorded = {} if self.recording is None else {"recording": self.recording.as_json()}
+        paced = {} if self.pacing is None else {"pacing": self.pacing.as_json()}
         return {
             "seconds": round(self.seconds, 3),
             "steps": self.steps,
@@ -209,6 +216,7 @@ class Snapshot:
             "reconnects": self.reconnects,
             "connections": [dataclasses.asdict(record) for record in self.connections],
             **recorded,
+            **paced,
         }
 
     def envs_as_json(self, first_env: int) -> list[dict[str, Any]]:
@@ -242,6 +250,7 @@ class Snapshot:
             reconnects=self.reconnects + later.reconnects,
             groups=max(self.groups, later.groups),
             recording=all_recorded([self.recording, later.recording]),
+            pacing=all_paced([self.pacing, later.pacing]),
         )
 
 
@@ -265,4 +274,5 @@ def together(snapshots: Sequence[Snapshot]) -> Snapshot:
         reconnects=sum(snapshot.reconnects for snapshot in snapshots),
         groups=sum(snapshot.groups for snapshot in snapshots),
         recording=all_recorded([snapshot.recording for snapshot in snapshots]),
+        pacing=all_paced([snapshot.pacing for snapshot in snapshots]),
     )
