@@ -214,3 +214,55 @@ def test_a_close_frame_that_came_with_a_message_completes_our_own_close(pair):
     peer.shutdown(socket.SHUT_WR)
     assert transport.receive() == b"metadata"
     assert transport.close(DONE)
+
+
+def received_frames(peer, count):
+    """The payloads of so many masked frames of up to 125 bytes, and whatever else came along."""
+    data, found = bytearray(), []
+    while len(found) < count:
+        data += peer.recv(1 << 16)
+        while len(data) >= 6 and len(data) >= 6 + (data[1] & 0x7F):
+            size, key = data[1] & 0x7F, data[2:6]
+            found.append((data[0] & 0x0F, bytes(byte ^ key[i % 4] for i, byte in enumerate(data[6 : 6 + size]))))
+            del data[: 6 + size]
+    return found
+
+
+def test_a_message_that_is_held_leaves_with_the_next_one(pair):
+    transport, peer = pair
+    transport.send(b"feedback", hold=True)
+    peer.settimeout(0.01)
+    with pytest.raises(TimeoutError):
+        peer.recv(1)
+    peer.settimeout(10)
+    transport.send(b"infer")
+    assert received_frames(peer, 2) == [(2, b"feedback"), (2, b"infer")]
+
+
+def test_whatever_comes_next_sends_what_is_held_first(pair):
+    transport, peer = pair
+    for number, go_on in enumerate((transport.push, transport.poll, lambda: transport.receive(0.001))):
+        transport.send(bytes([number]), hold=True)
+        go_on()
+        assert received_frames(peer, 1) == [(2, bytes([number]))]
+    transport.send(b"last", hold=True)
+    peer.sendall(closing(1000))
+    transport.close(DONE)
+    assert [opcode for opcode, _ in received_frames(peer, 2)] == [2, 8]
+
+
+def test_a_large_message_is_not_held_and_one_before_it_leaves_first(pair):
+    transport, peer = pair
+    received = bytearray()
+
+    def drain():
+        while len(received) < 9 + 100_000 + 14:
+            received.extend(peer.recv(1 << 16))
+
+    thread = threading.Thread(target=drain)
+    thread.start()
+    transport.send(b"one", hold=True)
+    transport.send(bytes(100_000), hold=True)
+    thread.join(10)
+    assert len(received) == 9 + 100_000 + 14
+    assert received[1] & 0x7F == 3

@@ -143,8 +143,13 @@ class Link:
         self.unconfirmed_rows = 0
         return message
 
-    def feedback(self, feedback: Feedback) -> None:
+    def feedback(self, feedback: Feedback, *, hold: bool = False) -> None:
         """Report what became of chunks; there is no answer.
+
+        Args:
+            feedback: the message.
+            hold: an infer follows at once: the feedback may leave together with it. Whatever takes time before that
+                must be preceded by `push`; `poll` and `close` see to it themselves.
 
         Raises:
             Closed: the connection is over. Feedback that was counted may have arrived; nobody knows.
@@ -154,10 +159,21 @@ class Link:
             self.unconfirmed_rows = len(feedback.env_indices)
             self.feedback_rows += self.unconfirmed_rows
         try:
-            self._transport.send(frame)
+            self._transport.send(frame, hold=hold)
         except Closed as err:
             raise self._over(err) from err.__cause__
         self.exchanges += 1
+
+    def push(self) -> None:
+        """Send a feedback that is held.
+
+        Raises:
+            Closed: the connection is over.
+        """
+        try:
+            self._transport.push()
+        except Closed as err:
+            raise self._over(err) from err.__cause__
 
     def poll(self) -> None:
         """Between env steps: about once a second, answer pings and notice whether the server has closed.
@@ -165,6 +181,7 @@ class Link:
         Raises:
             Closed: it has.
         """
+        self.push()
         now = time.monotonic()
         if now - self._read_at < _POLL_SECONDS:
             return

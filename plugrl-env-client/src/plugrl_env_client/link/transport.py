@@ -32,6 +32,7 @@ STALL_SECONDS = 60.0  # a send that makes no progress for this long has lost its
 BROKEN = Close(1006)
 
 _BUFFER_BYTES = 1 << 18
+_MOST_HELD = 1 << 16  # a larger frame leaves at once: to join it to the next one would cost more than it saves
 _PATIENCE = 1.0  # how long one receive blocks before a caller may look at its deadlines
 _DONT_WAIT: int = getattr(socket, "MSG_DONTWAIT", 0)
 _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -83,6 +84,7 @@ class Transport:
         self._spinning = Spinning(spin)
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._writer = FrameWriter()
+        self._held = b""  # a frame that waits for the next one
         self._spotter = FrameSpotter()
         self._events: deque[Frame | Response] = deque()
         self._parts: list[bytes] = []
@@ -93,18 +95,40 @@ class Transport:
         """Whether messages can be sent, as far as what was read so far tells."""
         return self._protocol.state is State.OPEN
 
-    def send(self, message: bytes) -> None:
+    def send(self, message: bytes, *, hold: bool = False) -> None:
         """Send one binary message.
+
+        Args:
+            message: its payload.
+            hold: another message follows at once: wait for it, or for `push`, so that both leave in one system call
+                and wake the peer once.
 
         Raises:
             Closed: the connection is over; the message has been lost, or nobody knows.
         """
         if not self.is_open:  # a close frame came along with what was read last
             self._closed_by_peer()
-        try:
-            self._send_all(self._writer.write(message))
-        except OSError as err:
-            self._broken(err)
+        frame = self._writer.write(message)
+        if self._held or hold:
+            if len(self._held) + len(frame) <= _MOST_HELD:
+                frame = b"".join((self._held, frame))
+                self._held = b""
+            else:
+                self.push()
+            if hold and len(frame) <= _MOST_HELD:
+                self._held = bytes(frame)
+                return
+        self._send_frames(frame)
+
+    def push(self) -> None:
+        """Send what `send` holds.
+
+        Raises:
+            Closed: as for `send`.
+        """
+        if self._held:
+            frame, self._held = self._held, b""
+            self._send_frames(frame)
 
     def ping(self) -> None:
         """Send a ping."""
@@ -125,6 +149,7 @@ class Transport:
             Closed: the connection is over.
             Interrupted: the user wants the client to end.
         """
+        self.push()
         while True:
             while self._events:
                 message = self._take(self._events.popleft())
@@ -145,6 +170,7 @@ class Transport:
         Raises:
             Closed: the connection is over.
         """
+        self.push()
         count = self._read()
         if count is None:
             return
@@ -163,6 +189,7 @@ class Transport:
             return False
         try:
             if self._protocol.state is State.OPEN:
+                self.push()
                 self._protocol.send_close(close.code, close.reason)
             self._flush()
             clean = self._drain(time.monotonic() + ANSWER_SECONDS)
@@ -268,6 +295,12 @@ class Transport:
                     self._sock.shutdown(socket.SHUT_WR)
             except OSError as err:
                 self._broken(err)
+
+    def _send_frames(self, frames: bytes | memoryview) -> None:
+        try:
+            self._send_all(frames)
+        except OSError as err:
+            self._broken(err)
 
     def _send_all(self, data: bytes | memoryview) -> None:
         rest = memoryview(data)
