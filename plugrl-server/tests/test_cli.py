@@ -185,7 +185,7 @@ def test_a_policys_key_is_in_no_word_that_is_written(monkeypatch):
     names = ["openpi-policy", "default", "eval", "default"]
     chosen, words = started(monkeypatch, *names, "--policy.openpi-api-key", "sesame")
     assert chosen.policy_config.openpi_api_key == "sesame"
-    assert words == ["plugrl-run-server", *names, "--policy.openpi-api-key", "***"]
+    assert words == (["plugrl-run-server"], [*names, "--policy.openpi-api-key", "***"])
 
 
 def test_a_configuration_with_required_fields_has_required_flags(run):

@@ -5,7 +5,7 @@ import sys
 import pytest
 from plugrl_server.algorithm.registration import ALGORITHMS
 from plugrl_server.run_config import UsageError
-from plugrl_server.selecting import check_names, config_classes, import_modules, show_choices, split
+from plugrl_server.selecting import PROGRAM, check_names, config_classes, import_modules, program, show_choices, split
 from rich.console import Console
 
 FOUR = ["dummy-policy", "default", "dummy", "default"]
@@ -138,3 +138,19 @@ def test_a_module_that_cannot_be_imported_says_why(code, words, tmp_path, monkey
 def test_a_missing_module_is_named():
     with pytest.raises(UsageError, match="--import no_such_module: ModuleNotFoundError: No module named"):
         import_modules(["--import", "no_such_module"])
+
+
+@pytest.mark.parametrize(
+    ("started", "words"),
+    [
+        (["/v/bin/python", f"/v/bin/{PROGRAM}"], [PROGRAM]),
+        (["python", "examples/sac.py"], ["python", "examples/sac.py"]),
+        (["python", "-c", "import mine; main()"], ["python", "-c", "import mine; main()"]),
+        (["python", "-m", "mine"], ["python", "-m", "mine"]),
+    ],
+)
+def test_the_program_is_named_as_it_was_started(started, words, monkeypatch):
+    monkeypatch.setattr(sys, "orig_argv", [*started, *FOUR])
+    monkeypatch.setattr(sys, "argv", [started[-1], *FOUR])
+    assert program(None) == words
+    assert program(FOUR) == [PROGRAM], "words that main was handed say nothing of how the process was started"

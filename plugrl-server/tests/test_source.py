@@ -1,3 +1,4 @@
+import copy
 import dataclasses
 import random
 
@@ -6,8 +7,10 @@ import pytest
 import torch
 from plugrl_protocol.observation import Observation
 from plugrl_protocol.spaces import BoxSpace, Declaration, DiscreteSpace
+from plugrl_server.algorithm.dummy.dummy import DummyAlgorithm
 from plugrl_server.algorithm.dummy.dummy_config import DummyAlgoConfig
 from plugrl_server.algorithm.ppo.ppo_config import PPOConfig
+from plugrl_server.algorithm.registration import ALGORITHMS
 from plugrl_server.assembly import CannotServe, Selection
 from plugrl_server.common.checkpoint_manager import Checkpoint
 from plugrl_server.policy.dummy.dummy_policy_config import DummyPolicyConfig
@@ -191,3 +194,18 @@ def test_the_other_learners_build_what_was_built_here_with_its_state(make):
     again = make(GaussianPolicyConfig(hidden_sizes=(4,)), PPOConfig(), team=team)
     again.build_from(trained.create_checkpoint(), BOX, SEEN)
     assert team.told[1:] == [(3, 3, 77)]
+
+
+class Mine(DummyAlgorithm):
+    """An algorithm of a user's under a built-in's uid."""
+
+
+def test_a_builtin_that_user_code_replaces_is_told_when_the_run_begins(make, monkeypatch, caplog):
+    caplog.set_level("INFO")
+    source = make(DummyPolicyConfig(), DummyAlgoConfig())
+    source.check()
+    assert caplog.messages == []
+    monkeypatch.setattr(ALGORITHMS, "_entries", copy.deepcopy(ALGORITHMS._entries))
+    ALGORITHMS.register_class("dummy")(Mine)
+    source.check()
+    assert caplog.messages == [f"Algorithm dummy: {__name__}.Mine replaces the built-in."]

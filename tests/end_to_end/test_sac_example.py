@@ -22,6 +22,9 @@ def train(start, *more):
 
 def test_the_example_trains_and_resumes(start, tmp_path):
     output = train(start, "--algo.global-steps", 460, "--algo.report-interval", 100)
+    assert "Algorithm sac: __main__.SAC replaces the built-in." in output
+    resume = f"resume it:  {sys.executable} {SCRIPT} sac_policy default sac default --resume --exp-name pendulum"
+    assert resume in output
     folder = tmp_path / "checkpoints/sac/sac_policy/pendulum"
     _, total = programs.account(output)
     assert total.received == total.stored

@@ -22,7 +22,17 @@ from plugrl_server.learners.team import check_can_share
 from plugrl_server.record.config_json import SECRETS, RecordError, config_from_json
 from plugrl_server.record.run_record import Part, RunRecord, read_record
 from plugrl_server.run_config import RunConfig, UsageError, redacted
-from plugrl_server.selecting import PROGRAM, Words, check_names, config_classes, import_modules, show_choices, split
+from plugrl_server.selecting import (
+    PROGRAM,
+    Command,
+    Words,
+    check_names,
+    config_classes,
+    import_modules,
+    program,
+    show_choices,
+    split,
+)
 from plugrl_server.training.run_folder import FolderError, RunFolder, earlier_runs, run_name
 from plugrl_server.training.trackers import check_packages
 
@@ -38,20 +48,21 @@ def main(argv: Sequence[str] | None = None) -> None:
     Raises:
         SystemExit: Always where the exit code is not 0.
     """
-    code = _main(sys.argv[1:] if argv is None else list(argv), torchrun.this_command(argv))
+    words = sys.argv[1:] if argv is None else list(argv)
+    code = _main(Command(program(argv), words), torchrun.this_command(argv))
     if code:
         sys.exit(code)
 
 
-def _main(argv: Sequence[str], command: Sequence[str]) -> int:
+def _main(command: Command, again: Sequence[str]) -> int:
     try:
-        words = split(argv)
+        words = split(command.words)
         import_modules(words.flags)
         check_names(words.names)
         if len(words.names) < 4:
             show_choices(words.names, Console())
             return 0 if words.wants_help else USAGE
-        return _run(words, argv, command)
+        return _run(words, command, again)
     except (UsageError, ConfigError, RecordError) as error:
         sys.stderr.write(f"error: {error}\n")
         return USAGE
@@ -63,7 +74,7 @@ def _main(argv: Sequence[str], command: Sequence[str]) -> int:
         return INTERRUPTED
 
 
-def _run(words: Words, argv: Sequence[str], command: Sequence[str]) -> int:
+def _run(words: Words, command: Command, again: Sequence[str]) -> int:
     config, selection = parse(words)
     place = torchrun.place(config.learners)
     if place.rank > 0:
@@ -81,15 +92,15 @@ def _run(words: Words, argv: Sequence[str], command: Sequence[str]) -> int:
     if config.learners > 1:
         check_can_share(selection, config.learners)
         if not place.started:
-            return torchrun.launch(command, config.learners)
+            return torchrun.launch(again, config.learners)
     # Imported here because it takes seconds, which neither --help nor a mistake on the command line should.
     from plugrl_server.run import start
 
-    shown = redacted([PROGRAM, *argv], config.api_key)
+    shown = redacted(command.words, config.api_key)
     for secret in SECRETS:
         shown = redacted(shown, getattr(selection.policy_config, secret, None))
     with torchrun.team(_device(selection)) if place.started else contextlib.nullcontext() as team:
-        return start(config, selection, folder, shown, record, team)
+        return start(config, selection, folder, Command(command.program, shown), record, team)
 
 
 def _device(selection: Selection) -> str:

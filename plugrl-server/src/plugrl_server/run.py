@@ -29,7 +29,7 @@ from plugrl_server.record.results import Results
 from plugrl_server.record.run_record import RunRecord, versions
 from plugrl_server.record.summary import Closing, configuration, resume_command
 from plugrl_server.run_config import RunConfig
-from plugrl_server.selecting import PROGRAM
+from plugrl_server.selecting import Command
 from plugrl_server.serving.interface import RunResult, ServingOptions
 from plugrl_server.serving.server import TrainingServer
 from plugrl_server.source import ResumeError, Source
@@ -52,7 +52,7 @@ def start(
     config: RunConfig,
     selection: Selection,
     folder: RunFolder,
-    command: Sequence[str],
+    command: Command,
     record: RunRecord | None,
     team: Team | None = None,
 ) -> int:
@@ -62,7 +62,7 @@ def start(
         config: Flags of the run, checked.
         selection: Policy and algorithm with their configurations.
         folder: The run folder, free to use.
-        command: Words of the command line, without the API key.
+        command: The command line, without the API key.
         record: The run to go on with, or None.
         team: The other learners, where the run has any.
     """
@@ -103,7 +103,7 @@ class Run:
         config: Flags of the run, checked.
         selection: Policy and algorithm with their configurations.
         folder: The run folder, free to use.
-        command: Words of the command line, without the API key.
+        command: The command line, without the API key.
         record: The run to go on with, or None.
         console: Where to print.
         live: Whether to draw a live panel.
@@ -115,14 +115,14 @@ class Run:
         config: RunConfig,
         selection: Selection,
         folder: RunFolder,
-        command: Sequence[str],
+        command: Command,
         record: RunRecord | None,
         console: Console,
         *,
         live: bool,
         team: Team | None = None,
     ):
-        self._config, self._folder, self._command, self._resumed = config, folder, list(command), record
+        self._config, self._folder, self._command, self._resumed = config, folder, command, record
         self._console, self._live = console, live
         self._name = folder.path.name
         self._seed = _seed(config, record)
@@ -306,7 +306,7 @@ class Run:
             run=self._config.public(),
             seed=self._seed,
             versions=versions(),
-            command=self._command,
+            command=[*self._command.program, *self._command.words],
             declaration=self._declaration,
             observation=self._observation,
         )
@@ -364,7 +364,7 @@ class Run:
         names = (chosen.policy_uid, chosen.policy_variant, chosen.algo_uid, chosen.algo_variant)
         learners = [str(config.learners)] if config.learners > 1 else []
         again = {"import": config.import_, "client": config.client, "learners": learners}
-        return resume_command([PROGRAM, *names], self._name, config.checkpoint_base_dir, again)
+        return resume_command([*self._command.program, *names], self._name, config.checkpoint_base_dir, again)
 
     def _reason(self, result: RunResult) -> str:
         if result.reason != CLIENTS_FINISHED:

@@ -13,6 +13,7 @@ import itertools
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -27,6 +28,30 @@ PROGRAM = "plugrl-run-server"
 NAMES = ("<policy>", "<variant>", "<algo>", "<variant>")
 _HELP = ("-h", "--help")
 _OWN_MODULE = "\none of your own is found once its module is imported: --import MODULE"
+
+
+class Command(NamedTuple):
+    """The whole command line.
+
+    Attributes:
+        program: What stands before the first word of the program's own.
+        words: These words.
+    """
+
+    program: list[str]
+    words: list[str]
+
+
+def program(argv: Sequence[str] | None) -> list[str]:
+    """Return how this program was started: by its name, or as one's own script or code that calls `main`.
+
+    Args:
+        argv: What `main` was handed in place of the process's own words.
+    """
+    started = sys.orig_argv[: len(sys.orig_argv) - len(sys.argv) + 1]
+    if argv is not None or Path(started[-1]).stem == PROGRAM:
+        return [PROGRAM]
+    return started
 
 
 @dataclasses.dataclass(frozen=True)

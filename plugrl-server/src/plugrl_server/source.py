@@ -65,13 +65,16 @@ class Source:
         self._declared = False
 
     def check(self) -> None:
-        """Checks names, pair and configurations, and warns of flags that say the same thing twice.
+        """Checks names, pair and configurations; tells of built-ins replaced, and of flags that say the same twice.
 
         Raises:
             ConfigError: The selection cannot work, with advice.
             KeyError: A class is not registered; the notes name the missing import.
         """
         assembly.check(self.selection)
+        for registry, uid in ((POLICIES, self.selection.policy_uid), (ALGORITHMS, self.selection.algo_uid)):
+            if (told := registry.replacement(uid)) is not None:
+                logger.info("%s", told)
         for text in duplicate_flags(self.selection.policy_config, self.selection.algo_config):
             logger.warning("%s", text)
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import importlib.metadata
-import logging
 import sys
 import textwrap
 
@@ -136,13 +135,14 @@ def test_a_module_that_is_reloaded_may_register_again(registry):
     assert registry.get_class("run") is again
 
 
-def test_a_user_replaces_a_builtin_which_is_logged_once(registry, caplog):
-    caplog.set_level(logging.INFO)
+def test_a_user_replaces_a_builtin_and_it_can_be_said(registry):
     registry.register_config("walk")(mine := config())
     registry.register_class("walk")(cls := type("Mine", (), {}))
     assert registry.get_class("walk") is cls
     assert registry.variants()["walk"] == {"default": mine}
-    assert [record.message for record in caplog.records] == [f"Gait walk: {__name__}.Mine replaces the built-in."]
+    assert registry.replacement("walk") == f"Gait walk: {__name__}.Mine replaces the built-in."
+    registry.register_class("limp")(cls)
+    assert registry.replacement("limp") is registry.replacement("run") is None
     assert "builtpkg.walk" not in sys.modules
 
 

@@ -107,8 +107,6 @@ class Registry:
                 entry.builtin_class = cls
                 return cls
             self._refuse_second(f"{self.kind} {uid}", entry.user_class, cls, override)
-            if uid in self.builtins and entry.user_class is None:
-                logger.info("%s %s: %s replaces the built-in.", self.kind, uid, _name(cls))
             entry.user_class = cls
             return cls
 
@@ -186,6 +184,11 @@ class Registry:
             error.add_note(self.hint(uid))
             raise error
         return found
+
+    def replacement(self, uid: str) -> str | None:
+        """Return what to say of a user's class that has a built-in's uid, None where there is no such class."""
+        user_class = self._entries[uid].user_class if uid in self._entries and uid in self.builtins else None
+        return None if user_class is None else f"{self.kind} {uid}: {_name(user_class)} replaces the built-in."
 
     def hint(self, uid: str) -> str:
         """Return what to do about a uid that has no class: the missing import, or the nearest names."""
