@@ -164,7 +164,8 @@ def _end(threads: Sequence[_Thread]) -> None:
 def _join(threads: Sequence[_Thread], seconds: float) -> None:
     until = time.monotonic() + seconds
     for thread in threads:
-        thread.join(max(until - time.monotonic(), 0.0))
+        if thread.is_alive():  # it may never have been started
+            thread.join(max(until - time.monotonic(), 0.0))
 
 
 def _together(threads: Sequence[_Thread], *, interrupted: bool) -> Finished:
