@@ -279,3 +279,77 @@ def test_flags_are_copied_out_of_the_envs_own_buffers():
     plan.record(np.ones(1), terminated, np.zeros(1, bool))
     terminated[0] = False
     assert plan.owed(plan.owing()).terminated.tolist() == [True]
+
+
+def step(plan, reward, *, done=False):
+    return plan.record(np.array([reward]), np.array([False]), np.array([done]))
+
+
+def chunk_of(horizon):
+    return np.arange(horizon, dtype=float).reshape(horizon, 1, 1)
+
+
+def test_a_late_chunk_is_run_from_its_first_step_but_not_to_its_last():
+    plan = ChunkPlan(1, replan_steps=4)
+    plan.accept(plan.waiting(), chunk_of(5), late=2)
+    assert plan.next_actions().item() == 0.0
+    step(plan, 1.0)
+    assert len(plan.owing()) == 0
+    step(plan, 1.0)
+    assert len(plan.owing()) == 1
+    plan.sent(plan.owing())
+    plan.accept(plan.waiting(), chunk_of(5), late=9)
+    step(plan, 1.0)
+    assert len(plan.owing()) == 1, "one step at least"
+
+
+def test_steps_that_stand_in_for_a_chunk_belong_to_it():
+    plan = ChunkPlan(1)
+    waiting = plan.waiting()
+    for reward in (1.0, 2.0):
+        plan.stand_in()
+        step(plan, reward)
+    plan.accept(waiting, chunk_of(2))
+    step(plan, 4.0)
+    step(plan, 8.0)
+    assert plan.owed(plan.owing()).rewards.tolist() == [15.0]
+    plan.sent(plan.owing())
+    plan.accept(plan.waiting(), chunk_of(1))
+    ended = step(plan, 16.0, done=True)
+    assert plan.owed(plan.owing()).rewards.tolist() == [16.0]
+    assert (ended.returns.tolist(), ended.lengths.tolist()) == ([31.0], [5])
+
+
+def test_where_the_episode_ends_meanwhile_nothing_is_run_of_the_chunk():
+    plan = ChunkPlan(1, max_episode_steps=2)
+    waiting = plan.waiting()
+    for _ in range(2):
+        plan.stand_in()
+        ended = step(plan, 1.0)
+    assert ended.lengths.tolist() == [2]
+    plan.accept(waiting, chunk_of(3))
+    owed = plan.owed(plan.owing())
+    assert (owed.rewards.tolist(), owed.truncated.tolist(), owed.episode["l"].tolist()) == ([2.0], [True], [2])
+    plan.sent(plan.owing())
+    assert len(plan.ended()) == 1
+
+
+def test_what_stood_in_for_a_chunk_is_reported_where_the_run_ends_before_it_is_run():
+    plan = ChunkPlan(1)
+    waiting = plan.waiting()
+    plan.stand_in()
+    step(plan, 3.0)
+    plan.accept(waiting, chunk_of(3))
+    plan.cut()
+    assert plan.owed(plan.owing()).rewards.tolist() == [3.0]
+
+
+def test_a_reconnect_forgets_what_stood_in():
+    plan = ChunkPlan(1)
+    plan.stand_in()
+    step(plan, 3.0)
+    plan.reconnected()
+    plan.accept(plan.waiting(), chunk_of(1))
+    step(plan, 4.0)
+    owed = plan.owed(plan.owing())
+    assert (owed.rewards.tolist(), owed.step_ids.tolist()) == ([4.0], [0])

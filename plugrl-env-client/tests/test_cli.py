@@ -75,7 +75,7 @@ def test_every_flag_of_the_issue_is_there(capsys):
         --hang-timeout --exp-name --reuse-feedback-obs
         --no-reuse-feedback-obs --reconnect-on-server-stop --connect-timeout --action-timeout --max-reconnects
         --max-frame-mib --api-key --log-level --quiet --import --runner.replan-steps --runner.max-episode-steps
-        --runner.seed --env.id --env.kwargs --env.info-keys
+        --runner.seed --runner.fps --runner.action-deadline --runner.on-stale --env.id --env.kwargs --env.info-keys
         --recorder.format --recorder.folder --recorder.every --recorder.envs --recorder.image-keys --recorder.fps
         --recorder.overflow --recorder.queue-mib --recorder.required --recorder.lerobot-images
     """

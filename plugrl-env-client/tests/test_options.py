@@ -58,6 +58,19 @@ def test_a_variable_that_is_no_number_is_named(monkeypatch, name, read):
     [
         ({"restart_failed": -1}, "--restart-failed -1: expected at least 0"),
         ({"hang_timeout": 0.0}, "--hang-timeout 0: expected a positive, finite number"),
+        ({"runner": RunnerOptions(on_stale="zero")}, "--runner.on-stale zero: only with --runner.fps"),
+        ({"runner": RunnerOptions(action_deadline=1.0)}, "--runner.action-deadline 1.0: only with --runner.fps"),
+        ({"runner": RunnerOptions(fps=0.0)}, "--runner.fps 0: expected 0.1 to 1,000 steps a second"),
+        ({"runner": RunnerOptions(fps=float("nan"))}, "--runner.fps nan: expected 0.1"),
+        ({"runner": RunnerOptions(fps=10.0, action_deadline=-1.0)}, "--runner.action-deadline -1: expected a positive"),
+        (
+            {"runner": RunnerOptions(fps=10.0, action_deadline=0.05)},
+            "--runner.action-deadline 0.05: expected at least one period of --runner.fps 10, 0.1 s",
+        ),
+        (
+            {"num_envs": 4, "num_groups": 2, "runner": RunnerOptions(fps=10.0)},
+            "--runner.fps with --num-envs 4: envs of one group wait for each other's actions",
+        ),
         ({"num_envs": 0}, "--num-envs 0: expected at least 1 and at most 65536"),
         ({"num_envs": 65_537}, "--num-envs 65537"),
         ({"num_procs": 0}, "--num-procs 0: expected at least 1"),
@@ -105,3 +118,8 @@ def test_the_flags_of_a_family_join_the_others():
 
 def test_a_run_with_a_name_has_a_folder():
     assert ClientOptions(exp_name="first").folder.parts == ("plugrl-client", "first")
+
+
+def test_robots_may_share_processes_but_not_groups():
+    for procs, groups in ((1, 4), (4, 1), (2, 2)):
+        ClientOptions(num_envs=4, num_procs=procs, num_groups=groups, runner=RunnerOptions(fps=30.0)).check()

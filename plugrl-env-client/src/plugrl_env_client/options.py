@@ -18,6 +18,7 @@ KEY_VARIABLE = "PLUGRL_API_KEY"
 OFFSET_VARIABLE = "PLUGRL_CLIENT_OFFSET"
 RUNS_FOLDER = "plugrl-client"
 MAX_SPIN_US = 1_000_000
+MIN_FPS, MAX_FPS = 0.1, 1000.0
 MAX_ENVS = 65_536  # SPEC 4.4: env indices are 0..65,535
 
 
@@ -45,6 +46,17 @@ class RunnerOptions:
 
     seed: int | None = None
     """Env i is seeded with seed + i, over all processes. None: drawn, shown and recorded."""
+
+    fps: float | None = None
+    """Run in real time, so many steps a second, as robots do. None: as fast as it goes."""
+
+    action_deadline: float | None = None
+    """Seconds from an observation to the answer of the server after which --runner.on-stale sets in. Only with
+    --runner.fps. None: three periods."""
+
+    on_stale: Literal["hold", "zero", "stop"] | None = None
+    """What a late answer is bridged with: hold repeats the last action, zero sends zeros, stop asks the env to hold and
+    waits. Only with --runner.fps. None: stop."""
 
 
 @dataclasses.dataclass
@@ -155,6 +167,7 @@ class ClientOptions:
         _at_least("--runner.replan-steps", self.runner.replan_steps, 1)
         _at_least("--runner.max-episode-steps", self.runner.max_episode_steps, 1)
         _at_least("--runner.seed", self.runner.seed, 0)
+        self._check_real_time()
         self.recorder.check(self.num_envs, has_folder=self.exp_name is not None)
         _seconds("--connect-timeout", self.connect_timeout)
         _seconds("--action-timeout", self.action_timeout)
@@ -178,6 +191,27 @@ class ClientOptions:
             self.exp_name in ("", ".", "..") or any(char in self.exp_name for char in "/\\\0")
         ):
             raise OptionError(f"--exp-name {self.exp_name!r}: expected a plain folder name")
+
+    def _check_real_time(self) -> None:
+        runner = self.runner
+        if runner.fps is None:
+            for flag, value in (("action-deadline", runner.action_deadline), ("on-stale", runner.on_stale)):
+                if value is not None:
+                    raise OptionError(f"--runner.{flag} {value}: only with --runner.fps, which envs in real time need")
+            return
+        if not MIN_FPS <= runner.fps <= MAX_FPS:
+            raise OptionError(f"--runner.fps {runner.fps:g}: expected {MIN_FPS:g} to {MAX_FPS:,g} steps a second")
+        _seconds("--runner.action-deadline", runner.action_deadline)
+        if runner.action_deadline is not None and runner.action_deadline * runner.fps < 1:
+            raise OptionError(
+                f"--runner.action-deadline {runner.action_deadline:g}: expected at least one period of --runner.fps "
+                f"{runner.fps:g}, {1 / runner.fps:g} s"
+            )
+        if self.num_procs * self.num_groups < self.num_envs:
+            raise OptionError(
+                f"--runner.fps with --num-envs {self.num_envs}: envs of one group wait for each other's actions, which "
+                f"robots cannot; expected --num-procs times --num-groups to be {self.num_envs}"
+            )
 
 
 @dataclasses.dataclass(frozen=True)

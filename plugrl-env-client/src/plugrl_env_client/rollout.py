@@ -109,6 +109,7 @@ class Rollout:
         self._progress = progress
         self._observers = tuple(observers)
         self._pacer = pacer
+        tally.pacing = None if pacer is None else pacer.counts
         self._applied: np.ndarray | None = None  # the last action of the episode, where there is a pacer
         self._rule = action_rule(env.action_space, env.env_id)
         self._plan = ChunkPlan(

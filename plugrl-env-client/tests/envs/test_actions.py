@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from plugrl_env_client.envs.actions import ActionError, action_rule
+from plugrl_env_client.envs.actions import ActionError, action_rule, takes_zeros
 from plugrl_protocol.spaces import BoxSpace, DiscreteSpace, MultiBinarySpace, MultiDiscreteSpace
 
 
@@ -85,3 +85,15 @@ def test_multi_spaces_take_whole_numbers_in_range():
 def test_without_a_declared_space_everything_finite_passes():
     chunk = np.arange(28.0).reshape(4, 1, 7)
     assert action_rule(None, "dummy-v1").prepare(chunk) is chunk
+
+
+def test_zeros_stand_still_only_where_a_box_has_them():
+    def box(low, high):
+        return BoxSpace(shape=(2,), dtype=np.float32, low=np.full(2, low), high=np.full(2, high))
+
+    assert takes_zeros(None)
+    assert takes_zeros(box(-1.0, 1.0))
+    assert takes_zeros(box(0.0, 1.0))
+    assert not takes_zeros(box(0.5, 1.0))
+    assert not takes_zeros(box(-2.0, -1.0))
+    assert not takes_zeros(DiscreteSpace(n=3))

@@ -11,7 +11,7 @@ from plugrl_env_client.envs.gym_families.classic_v1 import ClassicConfig
 from plugrl_env_client.groups.group import Group
 from plugrl_env_client.groups.share import Share, whole
 from plugrl_env_client.link.interrupts import Interrupts
-from plugrl_env_client.options import MAX_ENVS, ClientOptions, Run
+from plugrl_env_client.options import MAX_ENVS, ClientOptions, Run, RunnerOptions
 from plugrl_env_client.rollout import Outcome
 
 
@@ -197,3 +197,23 @@ def test_what_the_rollout_counts_is_returned(fake_server, actions):
     finished = client("dummy-v1", DummyConfig(), options(fake_server(script).port, num_envs=2))
     assert (finished.snapshot.steps, finished.snapshot.episodes) == (400, 4)
     assert finished.snapshot.mean_return == np.float64(100.0)
+
+
+def test_an_env_in_real_time_keeps_count(fake_server, actions):
+    def script(peer):
+        peer.greet()
+        peer.serve(actions(2, 7), exchanges=5)
+        peer.stop()
+
+    paced = options(fake_server(script).port, runner=RunnerOptions(fps=1000.0, action_deadline=10.0))
+    finished = client("dummy-v1", DummyConfig(), paced)
+    assert finished.outcome is Outcome.SERVER_STOPPED
+    counts = finished.snapshot.pacing
+    assert (counts.steps, counts.answers, counts.late_answers) == (10, 5, 0)
+    assert sum(counts.ages.bins.values()) == 8  # the first answer was a warm-up
+
+
+def test_zeros_are_refused_where_they_are_no_standstill(fake_server, actions):
+    runner = RunnerOptions(fps=1000.0, on_stale="zero")
+    finished = client("classic-v1", ClassicConfig(name="CartPole-v1"), options(runner=runner))
+    assert finished.error == "--runner.on-stale zero: CartPole-v1 takes Discrete(2), where zeros are no standstill"

@@ -1,11 +1,13 @@
 """The summary, and the files of a run with a name."""
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 from plugrl_env_client.envs.dummy_v1 import DummyConfig
 from plugrl_env_client.options import ClientOptions, Run, RunnerOptions
+from plugrl_env_client.pacing.counts import PacingCounts
 from plugrl_env_client.reporting.figures import EpisodeFigures
 from plugrl_env_client.reporting.processes import ProcessStatus
 from plugrl_env_client.reporting.records import summary_text, write_config, write_summary
@@ -32,6 +34,11 @@ def test_the_summary_names_steps_returns_and_feedback():
 def test_a_run_that_came_to_nothing_has_a_summary_too():
     text = summary_text("failed", nothing_yet(1))
     assert "0 episodes\nfeedback: 0 rows sent over 0 connections, 0 unconfirmed" in text
+
+
+def test_the_summary_says_how_a_paced_run_kept_time():
+    paced = dataclasses.replace(SNAPSHOT, pacing=PacingCounts(steps=9, late_steps=2))
+    assert summary_text("stop", paced).splitlines()[-1].startswith("pace: 2 of 9 steps late")
 
 
 def test_lesson_26_the_configuration_is_complete_and_keeps_the_key_to_itself(tmp_path):

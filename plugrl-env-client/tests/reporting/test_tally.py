@@ -4,6 +4,7 @@ import types
 
 import numpy as np
 import pytest
+from plugrl_env_client.pacing.counts import PacingCounts
 from plugrl_env_client.reporting import tally as tally_module
 from plugrl_env_client.reporting.tally import RECENT_EPISODES, ConnectionRecord, Tally, nothing_yet, together
 
@@ -122,3 +123,14 @@ def test_the_connection_of_a_process_that_died_has_ended_with_it():
     tally.connection_open(types.SimpleNamespace(feedback_rows=9, unconfirmed_rows=1, exchanges=9, waited=0.25))
     ended = [record.ended for record in tally.snapshot().cut_off("the process was ended by SIGKILL").connections]
     assert ended == ["closed", "the process was ended by SIGKILL"]
+
+
+def test_how_well_time_was_kept_is_counted_together():
+    tallies = [Tally(1), Tally(1), Tally(1)]
+    for tally in tallies[:2]:
+        tally.pacing = PacingCounts(steps=3)
+    first, second, third = (tally.snapshot() for tally in tallies)
+    tallies[0].pacing.steps = 100
+    assert together([first, second, third]).as_json()["pacing"]["steps"] == 6
+    assert first.followed_by(second).pacing.steps == 6
+    assert "pacing" not in third.as_json()

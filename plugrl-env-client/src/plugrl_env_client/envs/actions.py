@@ -63,6 +63,15 @@ def action_rule(space: ActionSpace | None, env_id: str) -> ActionRule:
     raise ActionError(f"{env_id} declares an action space of unknown kind: {space!r}")
 
 
+def takes_zeros(space: ActionSpace | None) -> bool:
+    """Whether an action of nothing but zeros may stand for "do nothing": not in a space of numbered actions."""
+    if space is None:
+        return True
+    return isinstance(space, BoxSpace) and bool(
+        (np.asarray(space.low) <= 0).all() and (np.asarray(space.high) >= 0).all()
+    )
+
+
 class _AnyRule(ActionRule):
     def _convert(self, chunk: np.ndarray) -> np.ndarray:
         return chunk

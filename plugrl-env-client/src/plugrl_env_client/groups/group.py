@@ -3,19 +3,21 @@
 import dataclasses
 import functools
 import logging
+import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from plugrl_protocol.errors import ProtocolError
 
-from plugrl_env_client.envs.actions import ActionError
+from plugrl_env_client.envs.actions import ActionError, takes_zeros
 from plugrl_env_client.envs.base_env import BaseEnv, EnvError
 from plugrl_env_client.groups.share import Share
 from plugrl_env_client.link.client_link import Link
 from plugrl_env_client.link.interrupts import Interrupts
 from plugrl_env_client.link.reconnect import GaveUp, Reconnector, interruptible_sleep
 from plugrl_env_client.observers import RolloutObserver
-from plugrl_env_client.options import MAX_ENVS, ClientOptions, Run, resolved_api_key
+from plugrl_env_client.options import MAX_ENVS, ClientOptions, Run, RunnerOptions, resolved_api_key
+from plugrl_env_client.pacing.pacer import Pacer
 from plugrl_env_client.registration import make_env
 from plugrl_env_client.reporting.tally import Snapshot, Tally
 from plugrl_env_client.rollout import Outcome, Rollout, RolloutOptions
@@ -145,12 +147,23 @@ class Group:
                 client=first,
                 first_env=share.first_env,
                 reuse_feedback_obs=options.reuse_feedback_obs,
+                on_stale=options.runner.on_stale or "stop",
             ),
             interrupts=self._interrupts,
             tally=self._tally,
             progress=lambda _: exchanged(),
             observers=self._observe(self._env),
+            pacer=_pacer(options.runner, self._env),
         )
+
+
+def _pacer(runner: RunnerOptions, env: BaseEnv) -> Pacer | None:
+    """The clock of a group whose env runs in real time."""
+    if runner.fps is None:
+        return None
+    if runner.on_stale == "zero" and not takes_zeros(env.action_space):
+        raise EnvError(f"--runner.on-stale zero: {env.env_id} takes {env.action_space}, where zeros are no standstill")
+    return Pacer(runner.fps, runner.action_deadline, now=time.monotonic, sleep=time.sleep)
 
 
 def _open_link(options: ClientOptions, interrupts: Interrupts) -> Link:
