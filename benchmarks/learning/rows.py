@@ -88,9 +88,7 @@ ROWS = {
         "9635 at 1M (CleanRL); no figure at 60,000 at hand", num_envs=1,
     ),
     "fpo-halfcheetah": Row(
-        "fpo cheetah", "fpo-policy exploring", "mujoco-v1", "HalfCheetah-v5", 150_000, 1, None, "1928 at 500,000",
-        flags="--algo.ratio mean --algo.advantage-shift 0 --algo.critic-learning-rate 1e-3 "
-        "--policy.critic-hidden-sizes 64 64",
+        "fpo cheetah", "fpo-policy exploring", "mujoco-v1", "HalfCheetah-v5", 150_000, 1, None, "1928 at 500,000"
     ),
     "dppo-hopper": Row(
         "dppo hopper", "dppo-policy default", "mujoco-v1", "Hopper-v5", 150_000, 1, None, "1037 at 1.23M (flow)"

@@ -36,7 +36,7 @@ def test_rule_10_presets_are_variants():
     assert (finetune.learning_rate, finetune.critic_learning_rate, finetune.betas) == (1e-5, 1e-4, (0.9, 0.99))
     assert (finetune.ratio, finetune.objective, finetune.loss_reduction) == ("per-sample", "aspo", "sum")
     cheetah = variants["cheetah"]()
-    assert (cheetah.ratio, cheetah.objective, cheetah.clip_coef) == ("per-sample", "aspo", 0.2)
+    assert (cheetah.flow_loss, cheetah.ratio, cheetah.objective, cheetah.clip_coef) == ("u", "mean", "aspo", 0.2)
     assert cheetah.anneal_learning_rate
 
 

@@ -20,7 +20,8 @@ def test_variants_are_sound():
     assert set(variants) == {"default", "exploring", "large"}
     for config in variants.values():
         config().check()
-    assert variants["exploring"]().exploration_noise == 0.3
+    exploring = variants["exploring"]()
+    assert (exploring.exploration_noise, exploring.actor_hidden_sizes, exploring.output_scale) == (0.3, (128, 128), 1.0)
     large = variants["large"]()
     assert (large.actor_hidden_sizes, large.action_horizon, large.num_steps) == ((512,) * 3, 4, 20)
 

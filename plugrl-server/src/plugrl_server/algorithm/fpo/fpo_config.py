@@ -22,7 +22,7 @@ from plugrl_server.record.run_record import RunRecord
 class FPOConfig(OnPolicyConfig):
     """FPO (McAllister et al. 2025)."""
 
-    policies: ClassVar[tuple[str, ...] | None] = ("fpo-policy",)
+    policies: ClassVar[tuple[str, ...] | None] = ("fpo-policy", "lerobot-flow-policy")
 
     buffer_size: int = 4096
     batch_size: int = 1024
@@ -139,10 +139,13 @@ class FPOPlusPlusFinetuneConfig(FPOPlusPlusConfig):
 @register_algo_config("fpo", "cheetah")
 @dataclasses.dataclass
 class FPOCheetahConfig(FPOPlusPlusConfig):
-    """HalfCheetah-v5 and its like: FPO++ with a wider interval and smaller mini-batches, for `exploring` flows."""
+    """HalfCheetah-v5 and its like, from few frames: the error of the velocity, in small mini-batches, a wide interval."""
 
-    critic_learning_rate: float | None = 5e-4
+    critic_learning_rate: float | None = 1e-3
     anneal_learning_rate: bool = True
     batch_size: int = 64
     update_epochs: int = 5
     clip_coef: float = 0.2
+    flow_loss: Literal["u", "u_but_supervise_as_eps"] = "u"
+    ratio: Literal["mean", "per-sample"] = "mean"
+    advantage_shift: float = 0.0

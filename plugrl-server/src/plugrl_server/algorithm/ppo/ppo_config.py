@@ -66,20 +66,19 @@ class PPOConfig(OnPolicyConfig):
 @register_algo_config("ppo", "pendulum")
 @dataclasses.dataclass
 class PPOPendulumConfig(PPOConfig):
-    """Pendulum-v1 near the public RL zoo's settings: short sight, a large constant step, mini-batches of 64.
+    """Pendulum-v1 near the public RL zoo's settings: short sight, a large step, mini-batches of 64.
 
-    An iteration is a quarter of the zoo's, 256 steps of 4 environments: a whole episode of each, and four times as many
-    iterations. Rewards are normalised, which the zoo does not do: the critic has the scale of returns at once. A small
-    entropy bonus stands for the zoo's state-dependent exploration: without it, some seeds stop exploring too early.
+    What differs from the zoo, and why: gamma is 0.95 (with 0.9 swinging up hardly pays, and seeds differ by 40 or more),
+    and the learning rate falls to 0 (at a constant 1e-3 some seeds lose what they found). An iteration is a quarter of
+    the zoo's, 256 steps of 4 environments: a whole episode of each, and four times as many iterations. Rewards are
+    normalised, so that the critic has the scale of returns at once.
     """
 
     global_steps: int | None = 102_400
     learning_rate: float = 1e-3
-    anneal_learning_rate: bool = False
     buffer_size: int = 1024
-    gamma: float = 0.9
+    gamma: float = 0.95
     clip_vloss: bool = False
-    ent_coef: float = 0.01
     save_interval: int = 20
 
 

@@ -45,9 +45,15 @@ class FPOPolicyConfig(FlowPolicyConfig):
 @register_policy_config("fpo-policy", "exploring")
 @dataclasses.dataclass
 class FPOPolicyExploringConfig(FPOPolicyConfig):
-    """The paper's networks with a little noise in every Euler step, so that chunks never become all the same."""
+    """For locomotion from few frames: wider, shallower networks, and a little noise in every Euler step.
+
+    With the noise, chunks never become all the same.
+    """
 
     exploration_noise: float = 0.3
+    actor_hidden_sizes: tuple[int, ...] = (128, 128)
+    critic_hidden_sizes: tuple[int, ...] = (64, 64)
+    output_scale: float = 1.0
 
 
 @register_policy_config("fpo-policy", "large")
