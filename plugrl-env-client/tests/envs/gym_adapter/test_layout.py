@@ -1,10 +1,12 @@
 """Buffers for observations."""
 
 import numpy as np
+import pytest
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array
 from hypothesis import given
 from hypothesis import strategies as st
+from plugrl_env_client.envs.base_env import EnvError
 from plugrl_env_client.envs.gym_adapter.layout import Layout
 
 IMAGE = spaces.Box(0, 255, (6, 5, 3), np.uint8)
@@ -40,6 +42,26 @@ def test_rows_can_be_put_back():
     layout.put(1, before)
     assert layout.observation.states["v"].tolist() == [[7, 7, 7], [1, 1, 1]]
     assert layout.observation.text.tolist() == ["x", "1"]
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ({"v": np.zeros(1), "t": ""}, r"observes v of shape \(1,\), its space promises \(3,\)"),
+        ({"v": 0.0, "t": ""}, r"observes v of shape \(\), its space promises \(3,\)"),
+        ({"t": ""}, "observation has no v"),
+        (np.zeros(3), "observation has no v"),
+    ],
+)
+def test_an_observation_that_is_not_of_its_space_is_refused_by_name(value, says):
+    layout = Layout(spaces.Dict({"v": VECTOR, "t": spaces.Text(9)}), 1)
+    layout.check({"v": np.zeros(3), "t": "text"})
+    with pytest.raises(EnvError, match=says):
+        layout.check(value)
+
+
+def test_a_tuple_of_numbers_is_checked_by_its_space_alone():
+    Layout(spaces.Tuple((spaces.Discrete(3), spaces.Box(0, 9, (2,)))), 1).check((1, np.zeros(2)))
 
 
 def test_what_is_not_a_number_is_still_shown():

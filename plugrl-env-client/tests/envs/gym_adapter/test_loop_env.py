@@ -72,6 +72,13 @@ def test_named_infos_are_sent_with_every_step():
     assert loop.step(np.array([0, 0])).infos["success"].tolist() == [False, False]
 
 
+def test_an_env_that_observes_something_else_than_its_space_is_refused():
+    env = Counter()
+    env.buffer = np.zeros(1, np.float32)
+    with pytest.raises(EnvError, match=r"observes obs of shape \(1,\), its space promises \(2,\)"):
+        LoopEnv([env], env_id="c").reset(0)
+
+
 def test_envs_of_different_spaces_are_refused():
     other = Counter()
     other.action_space = spaces.Discrete(4)

@@ -7,7 +7,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space, iterate
 
-from plugrl_env_client.envs.base_env import Observation
+from plugrl_env_client.envs.base_env import EnvError, Observation
 from plugrl_env_client.envs.gym_adapter.entries import entries
 
 
@@ -50,6 +50,22 @@ class Layout:
     def observation(self) -> Observation:
         """The observations of all n envs as last written: views on the buffers."""
         return self._build() if self._has_text else self._observation
+
+    def check(self, value: Any) -> None:
+        """Compare what one env returned with its observation space; NumPy might stretch it to fit.
+
+        Raises:
+            EnvError: an entry is missing, or has another shape.
+        """
+        for entry, target in zip(self._entries, self._targets, strict=True):
+            try:
+                own = entry.of(value)
+            except (KeyError, IndexError, TypeError):
+                raise EnvError(f"the env's observation has no {entry.name}, which its space promises") from None
+            if entry.view is not None and np.shape(own) != target.shape[1:]:
+                raise EnvError(
+                    f"the env observes {entry.name} of shape {np.shape(own)}, its space promises {target.shape[1:]}"
+                )
 
     def write(self, row: int, value: Any) -> None:
         """Set env `row`'s observation from what that env returned."""

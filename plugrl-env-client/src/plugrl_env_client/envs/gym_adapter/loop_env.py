@@ -57,9 +57,14 @@ class LoopEnv(BaseEnv):
         self._truncated = np.zeros(self.num_envs, np.bool_)
 
     def reset(self, seed: int | None) -> Observation:
-        """Reset every env, env i with `seed + i`."""
+        """Reset every env, env i with `seed + i`.
+
+        Raises:
+            EnvError: an env does not observe what its space says.
+        """
         for row, env in enumerate(self._envs):
             observation, _ = env.reset(seed=None if seed is None else seed + row)
+            self._layout.check(observation)
             self._layout.write(row, observation)
         return self._layout.observation
 
