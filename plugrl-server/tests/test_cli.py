@@ -97,6 +97,10 @@ def test_help_of_four_names_lists_every_flag(run):
         ([*FOUR, "--algo.learn-every", "0"], "--algo.learn-every 0: must be at least 1"),
         ([*FOUR, "--policy.action-dim", "0"], "--policy.action-dim 0: must be at least 1"),
         ([*FOUR, "--import", "no_such_module"], "error: --import no_such_module: ModuleNotFoundError"),
+        (
+            ["sac-policy", "default", "sac", "default", "--algo.concurrent", "--deterministic", "2"],
+            "error: --deterministic 2: with --algo.concurrent the age of the weights that act depends on the clock",
+        ),
         ([*FOUR, "--track.wandb"], "error: --track.wandb needs the package wandb, which is not installed: pip install"),
         (["gaussian-policy", "default", "ppo", "default", "--algo.buffer-size", "999999"], "--algo.buffer-size"),
     ],

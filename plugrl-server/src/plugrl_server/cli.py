@@ -89,6 +89,7 @@ def _run(words: Words, command: Command, again: Sequence[str]) -> int:
     elif (trained := _trained_by(words, selection)) is not None:
         config, selection = parse(words, policy=trained.policy)
         selection = _with_space_of(trained, selection)
+    _check_repeatable(config, selection)
     if config.learners > 1:
         check_can_share(selection, config.learners)
         if not place.started:
@@ -182,6 +183,14 @@ def _check_resume(config: RunConfig, words: Words) -> None:
     if config.resume and config.exp_name is None:
         runs = ", ".join(earlier_runs(_parent(config, words))[:5]) or "none"
         raise UsageError(f"--resume needs --exp-name; the latest runs there: {runs}")
+
+
+def _check_repeatable(config: RunConfig, selection: Selection) -> None:
+    if config.deterministic is not None and getattr(selection.algo_config, "concurrent", False):
+        raise UsageError(
+            f"--deterministic {config.deterministic}: with --algo.concurrent the age of the weights that act depends "
+            f"on the clock, so the run would not repeat; use one or the other"
+        )
 
 
 def _parent(config: RunConfig, words: Words) -> Any:
