@@ -1,5 +1,7 @@
 """`examples/custom_algorithm`: it keeps the contract, its mathematics is right, and all three ways to use it train."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from plugrl_protocol.spaces import DiscreteSpace
@@ -12,7 +14,7 @@ reinforce = sources.load("custom_algorithm", "reinforce")
 
 class TestOnGaussian(AlgorithmContract):
     def make_algorithm(self):
-        return reinforce.Reinforce(reinforce.ReinforceConfig(buffer_size=16, save_interval=2), self.make_policy())
+        return reinforce.Reinforce(reinforce.ReinforceConfig(buffer_size=16, save_interval=40), self.make_policy())
 
 
 class TestOnCategorical(TestOnGaussian):
@@ -20,29 +22,33 @@ class TestOnCategorical(TestOnGaussian):
 
 
 @pytest.mark.parametrize(
-    ("previous", "earned"),
+    ("successor", "earned"),
     [
         ([-1, -1, -1], [1, 2, 4]),
-        ([-1, 0, 1], [1 + 0.5 * (2 + 0.5 * 4), 2 + 0.5 * 4, 4]),
-        ([-1, -1, 0], [1 + 0.5 * 4, 2, 4]),
+        ([1, 2, -1], [1 + 0.5 * (2 + 0.5 * 4), 2 + 0.5 * 4, 4]),
+        ([2, -1, -1], [1 + 0.5 * 4, 2, 4]),
     ],
     ids=["three episodes", "one chain", "two environments in turn"],
 )
-def test_rewards_to_go_follow_the_chains(previous, earned):
-    reward = np.array([1, 2, 4], np.float32)
-    assert reinforce.rewards_to_go(reward, np.array(previous), 0.5).tolist() == earned
+def test_rewards_to_go_follow_the_chains(successor, earned):
+    rows = np.array(successor)
+    stored = SimpleNamespace(reward=np.array([1, 2, 4], np.float32), successor=rows, cut=rows < 0)
+    assert reinforce.rewards_to_go(stored, 0.5).tolist() == earned
 
 
-def test_a_chain_ends_with_its_episode_and_with_the_learn_step():
+def test_what_is_earned_ends_with_its_episode_and_with_the_learn_step():
     contract = TestOnGaussian()
     with contract.rehearsal(num_envs=1, length=3) as run:
         for _ in range(15):
             run.answer(run.ask())
-        assert run.algorithm.frames["previous"][:7].tolist() == [-1, 0, 1, -1, 3, 4, -1]
+        stored = run.algorithm.rollout.stored()
+        earned = reinforce.rewards_to_go(stored, 1.0)
+        assert earned[:3] == pytest.approx(np.cumsum(stored.reward[:3][::-1])[::-1])
+        assert earned[3:6] == pytest.approx(np.cumsum(stored.reward[3:6][::-1])[::-1])
         run.exchange()
         assert run.learned_at == [16]
         run.answer(run.ask())
-        assert run.algorithm.frames["previous"][0] == -1
+        assert run.algorithm.rollout.stored().successor.tolist() == [-1]
 
 
 def test_it_learns_a_bandit():

@@ -14,7 +14,7 @@ beta_policy = sources.load("custom_policy", "beta_policy")
 
 
 def made(contract, **options):
-    config = beta_policy.BetaPolicyConfig(device="cpu", hidden_sizes=(8,), waves=4, **options)
+    config = beta_policy.BetaPolicyConfig(device="cpu", hidden_sizes=(8,), **options)
     return beta_policy.BetaPolicy(contract.sized(config))
 
 
