@@ -186,6 +186,11 @@ def test_a_package_without_an_extra_is_installed_by_its_name():
     assert BuiltIn("walk", "pkg.walk_config", "pkg.walk", needs=("json",)).install_command is None
 
 
+def test_a_package_s_own_extra_is_named_in_quotes():
+    builtin = BuiltIn("swim", "pkg.swim_config", "pkg.swim", needs=("json", "no_such_fins"), requirement="sea[fins]")
+    assert builtin.install_command == "uv pip install 'sea[fins]'"
+
+
 def test_an_installed_extra_is_not_missing(registry):
     assert registry.missing_extras() == {}
 

@@ -44,7 +44,8 @@ KEPT = {
     "sac-policy": "algorithm/sac/test_sac_contract.py",
     "dppo-policy": "algorithm/dppo/test_dppo_state.py",
 }
-NEED_MORE = {"openpi-policy", "lerobot-policy", "lerobot-diffusion-policy"}  # another server, or an extra
+# These need another server, or an extra.
+NEED_MORE = {"openpi-policy", "lerobot-policy", "lerobot-diffusion-policy", "lerobot-flow-policy"}
 SMALL = PPOConfig(buffer_size=16, batch_size=8, update_epochs=1, save_interval=2, global_steps=10_000)
 
 

@@ -28,6 +28,7 @@ class BuiltIn:
         needs: Import names that an extra installs.
         extra: The extra of the `plugrl-server` distribution that installs them; None where they are packages of these
             names that are to be installed by themselves, because they cap what others need.
+        requirement: What installs them then, where it is not their names.
     """
 
     uid: str
@@ -35,13 +36,15 @@ class BuiltIn:
     class_module: str
     needs: tuple[str, ...] = ()
     extra: str | None = None
+    requirement: str | None = None
 
     @property
     def install_command(self) -> str | None:
         """The command that installs what is missing here, or None when nothing is."""
         if all(importlib.util.find_spec(name) is not None for name in self.needs):
             return None
-        return "uv pip install " + (" ".join(self.needs) if self.extra is None else f"'plugrl-server[{self.extra}]'")
+        wanted = self.requirement if self.extra is None else f"plugrl-server[{self.extra}]"
+        return "uv pip install " + (" ".join(self.needs) if wanted is None else f"'{wanted}'")
 
 
 @dataclasses.dataclass

@@ -30,6 +30,13 @@ BUILTIN_POLICIES = (
         f"{_HERE}.lerobot.lerobot_diffusion_policy",
         needs=("lerobot",),
     ),
+    BuiltIn(
+        "lerobot-flow-policy",
+        f"{_HERE}.lerobot.lerobot_flow_policy_config",
+        f"{_HERE}.lerobot.lerobot_flow_policy",
+        needs=("lerobot", "transformers", "num2words"),
+        requirement="lerobot[smolvla]",
+    ),
     BuiltIn("openpi-policy", f"{_HERE}.openpi.openpi_policy_config", f"{_HERE}.openpi.openpi_policy"),
     BuiltIn("dummy-policy", f"{_HERE}.dummy.dummy_policy_config", f"{_HERE}.dummy.dummy_policy"),
     BuiltIn("fpo-policy", f"{_HERE}.fpo.fpo_policy_config", f"{_HERE}.fpo.fpo_policy"),

@@ -26,6 +26,15 @@ class FakePolicy(nn.Module):
         self._queue = deque()
         if config.type == "diffusion":
             self.diffusion = FakeDiffusion(config)
+        if config.type == "smolvla":
+            self.model = FakeFlow(config)
+
+    def prepare_images(self, batch):
+        images = [batch[name] for name in self.config.image_features if name in batch]
+        return images, [torch.ones(len(image), dtype=torch.bool) for image in images]
+
+    def prepare_state(self, batch):
+        return nn.functional.pad(batch["observation.state"], (0, 1))
 
     def reset(self):
         self.resets += 1
@@ -63,9 +72,50 @@ class FakeDiffusion(nn.Module):
         return torch.cat([value.flatten(1) for value in batch.values()], 1)
 
 
-def make_config(kind="act", images=(), environment=False, **changes):
+class FakeBackbone(nn.Module):
+    """Frozen; its cache holds the tokens as they are, its attention mask and its positions."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor([1.0, -1.0, 2.0, 0.5, 3.0]), requires_grad=False)
+
+    def embed_image(self, image):
+        return image.mean((1, 2, 3))[:, None, None] * self.weight.repeat(2, 1)
+
+    def forward(self, attention_mask, position_ids, past_key_values, inputs_embeds, use_cache, fill_kv_cache):
+        assert (past_key_values, inputs_embeds[1], use_cache, fill_kv_cache) == (None, None, True, True)
+        return None, {0: {"tokens": inputs_embeds[0], "mask": attention_mask, "positions": position_ids}}
+
+
+class FakeFlow(nn.Module):
+    """Its velocity depends on the observation's tokens, the point and the time."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        self.vlm_with_expert = FakeBackbone()
+        self.state_proj = nn.Linear(4, 5)
+        self.action_out_proj = nn.Linear(5, config.max_action_dim)
+
+    def embed_prefix(self, images, img_masks, lang_tokens, lang_masks, state):
+        pictures = [self.vlm_with_expert.embed_image(image) for image in images]
+        words = lang_tokens[..., None].float().expand(-1, -1, 5)
+        tokens = torch.cat([*pictures, words, self.state_proj(state)[:, None]], 1)
+        of_state = torch.ones(len(state), 1, dtype=torch.bool)
+        valid = torch.cat([of_state.repeat(1, 2 * len(images)), lang_masks, of_state], 1)
+        return tokens, valid, torch.zeros_like(valid).index_fill(1, torch.tensor(tokens.shape[1] - 1), True)
+
+    def denoise_step(self, prefix_pad_masks, past_key_values, x_t, timestep):
+        assert self.config.use_cache
+        read = (past_key_values[0]["tokens"] * prefix_pad_masks[..., None]).sum(1)
+        return 0.5 * x_t + timestep[:, None, None] * self.action_out_proj(read)[:, None]
+
+
+def make_config(kind="act", images=(), environment=False, size=8, **changes):
     inputs = {"observation.environment_state": feature(2)} if environment else {}
-    inputs |= {f"observation.images.{name}": feature(3, 8, 8) for name in images} | {"observation.state": feature(3)}
+    inputs |= {f"observation.images.{name}": feature(3, size, size) for name in images} | {
+        "observation.state": feature(3)
+    }
     return SimpleNamespace(
         **{
             "type": kind,
@@ -82,6 +132,13 @@ def make_config(kind="act", images=(), environment=False, **changes):
             "clip_sample": True,
             "clip_sample_range": 1.0,
             "prediction_type": "epsilon",
+            "chunk_size": 6,
+            "max_action_dim": 3,
+            "num_steps": 5,
+            "use_cache": False,
+            "load_vlm_weights": True,
+            "vlm_model_name": "on-the-hub",
+            "adapt_to_pi_aloha": False,
             "pretrained_backbone_weights": "to be fetched",
             **changes,
         }
@@ -95,12 +152,19 @@ def fake_lerobot(monkeypatch, tmp_path):
 
     def from_pretrained(folder, config, strict):
         assert strict
+        if config.vlm_model_name == "nowhere":
+            raise OSError("it is not cached")
         loaded.append(FakePolicy(config))
         return loaded[-1]
 
+    def preprocess(batch):
+        words = torch.tensor([[len(text), 0] for text in batch.get("task", ())])
+        language = {"observation.language.tokens": words, "observation.language.attention_mask": words > 0}
+        return {**batch, **(language if "task" in batch else {}), "info": {}}
+
     def make_processors(config, pretrained_path, preprocessor_overrides):
-        assert preprocessor_overrides == {"device_processor": {"device": config.device}}
-        return lambda batch: {**batch, "info": {}}, lambda action: 10 * action + 1
+        save.overrides.append(preprocessor_overrides)
+        return preprocess, lambda action: 10 * action + 1
 
     modules = {
         "lerobot": {},
@@ -128,6 +192,7 @@ def fake_lerobot(monkeypatch, tmp_path):
         return folder
 
     save.loaded = loaded
+    save.overrides = []
     return save
 
 

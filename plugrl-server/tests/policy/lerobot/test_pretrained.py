@@ -15,11 +15,27 @@ def test_policy_and_processors_come_from_the_folder_and_nothing_is_fetched(fake_
     pretrained = load_pretrained(fake_lerobot(images=["top"], environment=True), CPU)
     assert os.environ["HF_HUB_OFFLINE"] == os.environ["TRANSFORMERS_OFFLINE"] == "1"
     assert pretrained.config.pretrained_backbone_weights is None
+    assert pretrained.config.load_vlm_weights is False
+    assert pretrained.config.vlm_model_name == "on-the-hub"
+    assert fake_lerobot.overrides == [{"device_processor": {"device": "cpu"}}]
     assert pretrained.config.device == "cpu"
     assert pretrained.action_dim == 2
     assert list(pretrained.states().items()) == [("observation.state", 3), ("observation.environment_state", 2)]
     assert pretrained.images() == {"observation.images.top": (8, 8, 3)}
     assert pretrained.postprocess(torch.ones(1)).item() == 11
+
+
+def test_a_language_model_can_be_named_and_is_asked_for_where_it_is_missing(fake_lerobot, tmp_path):
+    pretrained = load_pretrained(fake_lerobot(kind="smolvla"), CPU, backbone=tmp_path)
+    assert pretrained.config.vlm_model_name == str(tmp_path.resolve())
+    assert fake_lerobot.overrides[-1]["tokenizer_processor"] == {"tokenizer_name": str(tmp_path.resolve())}
+    with pytest.raises(ConfigError, match=r"language model nowhere are not on this machine.*--policy\.backbone-path"):
+        load_pretrained(fake_lerobot(kind="smolvla", vlm_model_name="nowhere"), CPU)
+
+
+def test_cameras_that_lerobot_fills_itself_are_not_read(fake_lerobot):
+    pretrained = load_pretrained(fake_lerobot(images=["top", "empty_camera_0"]), CPU)
+    assert list(pretrained.images()) == ["observation.images.top"]
 
 
 def test_what_is_no_saved_policy_is_refused_with_what_is_missing(fake_lerobot, tmp_path):

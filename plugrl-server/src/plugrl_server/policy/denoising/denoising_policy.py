@@ -93,6 +93,11 @@ class DenoisingPolicy(ReadsObservations):
     def critic_parameters(self) -> Iterable[nn.Parameter]:
         """Return the parameters `value` depends on, none of them the actor's."""
 
+    @property
+    def chunk_shape(self) -> tuple[int, int]:
+        """H and A of the chain's states; a network may carry more steps or numbers than are sent."""
+        return self.action_horizon, self.action_dim
+
     # Actions -----------------------------------------------------------------------------------------------------
 
     def adopt_action_space(self, action_space: ActionSpace) -> None:
@@ -158,7 +163,7 @@ class DenoisingPolicy(ReadsObservations):
 
     def _noise(self, *leading: int) -> torch.Tensor:
         """Draw f4[*leading, H, A] of standard normal numbers, clipped to +-3; zeros where it is deterministic."""
-        shape = (*leading, self.action_horizon, self.action_dim)
+        shape = (*leading, *self.chunk_shape)
         if self.deterministic:
             return torch.zeros(shape, device=self.device)
         noise = self.rng.standard_normal(shape, dtype=np.float32)

@@ -11,17 +11,17 @@ import torch
 from plugrl_protocol.spaces import ActionSpace
 from torch import nn
 
-from plugrl_server.common.config_error import require
 from plugrl_server.policy.base_torch_policy import resolve_device
-from plugrl_server.policy.denoising.action_bounds import ActionBounds
 from plugrl_server.policy.diffusion.cosine_schedule import Posterior
 from plugrl_server.policy.diffusion.diffusion_policy import DiffusionPolicy
 from plugrl_server.policy.dppo.residual_mlp import residual_mlp
+from plugrl_server.policy.lerobot.fine_tuning import batch_of, bounds_of, check_actions, check_inputs
 from plugrl_server.policy.lerobot.lerobot_diffusion_policy_config import LeRobotDiffusionPolicyConfig
-from plugrl_server.policy.lerobot.pretrained import Pretrained, as_tensor, load_pretrained
+from plugrl_server.policy.lerobot.pretrained import load_pretrained
 from plugrl_server.policy.registration import register_policy
 from plugrl_server.policy.state import Tree
 
+NAME = "lerobot-diffusion-policy"
 NO_CLIP = 1e6
 
 
@@ -44,7 +44,7 @@ def spaced_posterior(alphas_cumprod: np.ndarray, timesteps: np.ndarray) -> Poste
     )
 
 
-@register_policy("lerobot-diffusion-policy")
+@register_policy(NAME)
 class LeRobotDiffusionPolicy(DiffusionPolicy):
     """The U-Net and encoders are lerobot's; the value network is new, over what the encoders make of an observation.
 
@@ -64,8 +64,8 @@ class LeRobotDiffusionPolicy(DiffusionPolicy):
         device = resolve_device(config.device)
         pretrained = load_pretrained(config.policy_path, device, type_name="diffusion")
         theirs, scheduler = pretrained.config, pretrained.policy.diffusion.noise_scheduler
-        self._check_actions(config, pretrained)
-        self._lerobot_bounds = _bounds_of(pretrained, device)
+        check_actions(NAME, config, pretrained, horizon=theirs.horizon)
+        self._lerobot_bounds = bounds_of(pretrained, device)
         steps = config.num_steps or theirs.num_inference_steps or theirs.num_train_timesteps
         super().__init__(
             dataclasses.replace(
@@ -75,7 +75,7 @@ class LeRobotDiffusionPolicy(DiffusionPolicy):
                 denoised_clip=theirs.clip_sample_range if theirs.clip_sample else NO_CLIP,
             )
         )
-        self._check_inputs(pretrained)
+        check_inputs(self, pretrained)
         self._bounds = self._lerobot_bounds
         self.horizon = int(theirs.horizon)
         self.model = pretrained.policy.diffusion
@@ -102,13 +102,8 @@ class LeRobotDiffusionPolicy(DiffusionPolicy):
     def condition(self, features: Tree) -> torch.Tensor:
         """Return what lerobot's encoders make of N observations, [N, width]."""
         (pretrained,) = self._pretrained
-        states = features["states"] if self.image_keys else features
-        widths = pretrained.states()
-        batch: dict[str, Any] = dict(zip(widths, states.split([*widths.values()], 1), strict=True))
-        for name, key in zip(pretrained.images(), self.image_keys, strict=True):
-            batch[name] = as_tensor(features["images"][key], self.device)
-        inputs = pretrained.preprocess(batch)
-        conditioning = {name: inputs[name][:, None] for name in widths}
+        inputs = pretrained.preprocess(batch_of(self, pretrained, features))
+        conditioning = {name: inputs[name][:, None] for name in pretrained.states()}
         if self.image_keys:
             pictures = torch.stack([inputs[name] for name in pretrained.images()], dim=1)
             conditioning["observation.images"] = pictures[:, None]
@@ -142,6 +137,11 @@ class LeRobotDiffusionPolicy(DiffusionPolicy):
 
     # Actions -----------------------------------------------------------------------------------------------------
 
+    @property
+    def chunk_shape(self) -> tuple[int, int]:
+        """Chains are of lerobot's whole horizon."""
+        return self.horizon, self.action_dim
+
     def adopt_action_space(self, action_space: ActionSpace) -> None:
         """Clip actions to the declared space from now on; lerobot's own scale stays."""
         super().adopt_action_space(action_space)
@@ -150,50 +150,3 @@ class LeRobotDiffusionPolicy(DiffusionPolicy):
     def to_actions(self, chunks: np.ndarray) -> np.ndarray:
         """Return the first actions of chunks f4[n, horizon, A], as the environments take them."""
         return super().to_actions(chunks[:, : self.action_horizon])
-
-    def _noise(self, *leading: int) -> torch.Tensor:
-        """Draw f4[*leading, horizon, A]: chains are of lerobot's whole horizon."""
-        sent, self.action_horizon = self.action_horizon, self.horizon
-        try:
-            return super()._noise(*leading)
-        finally:
-            self.action_horizon = sent
-
-    # Checks ------------------------------------------------------------------------------------------------------
-
-    @staticmethod
-    def _check_actions(config: LeRobotDiffusionPolicyConfig, pretrained: Pretrained) -> None:
-        theirs = pretrained.config
-        require(
-            theirs.n_obs_steps == 1,
-            f"lerobot-diffusion-policy takes policies that read one observation; this one reads {theirs.n_obs_steps} "
-            f"(n_obs_steps).",
-        )
-        require(
-            config.action_dim in (None, pretrained.action_dim),
-            f"action_dim {config.action_dim}, this policy has {pretrained.action_dim}",
-        )
-        if (sent := config.action_horizon) is not None:
-            require(
-                sent <= theirs.horizon, f"--policy.action-horizon {sent}: this policy's horizon is {theirs.horizon}."
-            )
-
-    def _check_inputs(self, pretrained: Pretrained) -> None:
-        states, images = pretrained.states(), pretrained.images()
-        require(
-            self.obs_dim == sum(states.values()),
-            f"obs_dim {self.obs_dim}, this policy reads {sum(states.values())}: {states} (--policy.state-keys)",
-        )
-        require(
-            list(self.image_shapes.values()) == list(images.values()),
-            f"images {self.image_shapes or 'none'}, this policy reads {images or 'none'} (--policy.image-keys)",
-        )
-
-
-def _bounds_of(pretrained: Pretrained, device: torch.device) -> ActionBounds:
-    """Return lerobot's units of actions: what it undoes of a normalised action is affine in each number."""
-    bounds = ActionBounds(None, pretrained.action_dim)
-    origin = torch.zeros(1, pretrained.action_dim, device=device)
-    zero, one = (pretrained.postprocess(point).float().cpu().numpy()[0] for point in (origin, origin + 1))
-    bounds.centre, bounds.half_width = zero, one - zero
-    return bounds

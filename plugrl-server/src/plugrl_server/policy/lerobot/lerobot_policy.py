@@ -34,7 +34,7 @@ class LeRobotPolicy(BaseTorchPolicy):
     def __init__(self, config: LeRobotPolicyConfig) -> None:
         super().__init__(config)
         config.check()
-        self.pretrained = load_pretrained(config.policy_path, self.device)
+        self.pretrained = load_pretrained(config.policy_path, self.device, backbone=config.backbone_path)
         self.model = self.pretrained.policy
         _check_memory(self.pretrained, config)
         own = int(getattr(self.pretrained.config, "n_action_steps", 1))

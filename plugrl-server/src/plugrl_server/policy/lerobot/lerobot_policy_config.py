@@ -22,6 +22,8 @@ class LeRobotPolicyConfig(BaseTorchPolicyConfig):
 
     policy_path: Path | None = None
     """Folder that lerobot saved the policy in, with its two processors."""
+    backbone_path: Path | None = None
+    """Folder with configuration and tokenizer of its language model (smolvla); default: where lerobot finds them."""
     key_map: tuple[str, ...] = ()
     """LEROBOT_KEY=OUR_NAME for every input, states joined by +; default: all states, and images of the same names."""
     action_horizon: int | None = None

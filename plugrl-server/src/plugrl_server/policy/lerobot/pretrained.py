@@ -18,6 +18,7 @@ from plugrl_server.common.config_error import ConfigError, require
 
 FLAG = "--policy.policy-path"
 FILES = ("config.json", "model.safetensors", "policy_preprocessor.json", "policy_postprocessor.json")
+EMPTY_CAMERA = "empty_camera_"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,18 +53,23 @@ class Pretrained:
         return {name: features[name].shape[0] for name in names}
 
     def images(self) -> dict[str, tuple[int, int, int]]:
-        """Return height, width and channels of each image that it reads."""
+        """Return height, width and channels of each image that it reads; lerobot fills empty cameras itself."""
         shapes = {name: feature.shape for name, feature in self.config.image_features.items()}
-        return {name: (height, width, channels) for name, (channels, height, width) in shapes.items()}
+        read = {name: shape for name, shape in shapes.items() if EMPTY_CAMERA not in name}
+        return {name: (height, width, channels) for name, (channels, height, width) in read.items()}
 
 
-def load_pretrained(folder: Path | None, device: torch.device, *, type_name: str | None = None) -> Pretrained:
+def load_pretrained(
+    folder: Path | None, device: torch.device, *, type_name: str | None = None, backbone: Path | None = None
+) -> Pretrained:
     """Load what `save_pretrained` of a policy and of its two processors wrote.
 
     Args:
         folder: Holds `FILES`.
         device: Where the policy is to live.
         type_name: The only type of policy that is wanted ("diffusion"), None for any.
+        backbone: Holds configuration and tokenizer of the policy's language model, where it has one; None: where
+            lerobot finds them on this machine.
 
     Raises:
         ConfigError: The folder is no such folder, or its policy is of another type or cannot be used here.
@@ -88,12 +94,30 @@ def load_pretrained(folder: Path | None, device: torch.device, *, type_name: str
     config.device = str(device)
     if hasattr(config, "pretrained_backbone_weights"):
         config.pretrained_backbone_weights = None  # would be fetched, only to be replaced by those in the folder
-    policy = get_policy_class(config.type).from_pretrained(folder, config=config, strict=True)
     placed = {"device_processor": {"device": str(device)}}
+    if hasattr(config, "vlm_model_name"):
+        config.load_vlm_weights = False  # likewise
+        if backbone is not None:
+            config.vlm_model_name = str(backbone.expanduser().resolve())
+            placed["tokenizer_processor"] = {"tokenizer_name": config.vlm_model_name}
+    policy = _load_policy(get_policy_class(config.type), folder, config)
     preprocess, postprocess = make_pre_post_processors(
         config, pretrained_path=str(folder), preprocessor_overrides=placed
     )
     return Pretrained(policy, preprocess, postprocess)
+
+
+def _load_policy(cls: Any, folder: Path, config: Any) -> Any:
+    try:
+        return cls.from_pretrained(folder, config=config, strict=True)
+    except OSError as error:  # of the language model: the policy's own files were there
+        model = getattr(config, "vlm_model_name", None)
+        if model is None:
+            raise
+        raise ConfigError(
+            f"{FLAG} {folder}: configuration and tokenizer of its language model {model} are not on this machine, and "
+            f"nothing is fetched; --policy.backbone-path FOLDER names a folder that has them."
+        ) from error
 
 
 def as_tensor(image_or_state: Any, device: torch.device) -> torch.Tensor:
