@@ -22,6 +22,7 @@ from plugrl_env_client.recording.recorder import Recorder
 from plugrl_env_client.recording.recorder_options import RecordingError
 from plugrl_env_client.reporting.tally import Snapshot
 from plugrl_env_client.rollout import Outcome
+from plugrl_env_client.viewer.viewer import Viewer
 
 
 def run_client(
@@ -47,10 +48,11 @@ def run_client(
         EnvError: the envs cannot be made. Later failures are returned, with what was counted until then.
     """
     groups = share.divided(run.options.num_groups)
-    with _recorder(run) as recorder:
+    with _recorder(run) as recorder, _viewer(run, share) as viewer:
 
         def observe(env: BaseEnv) -> Sequence[RolloutObserver]:
-            return () if recorder is None else (recorder.observer(env),)
+            recording = () if recorder is None else (recorder.observer(env),)
+            return recording if viewer is None else (*recording, viewer.observer())
 
         def show_all(snapshot: Snapshot) -> None:
             show(_with_recording(snapshot, recorder))
@@ -84,6 +86,20 @@ def _recorder(run: Run) -> Iterator[Recorder | None]:
         yield recorder
     finally:
         recorder.close()
+
+
+@contextlib.contextmanager
+def _viewer(run: Run, share: Share) -> Iterator[Viewer | None]:
+    """This process's page, where somebody wants to look."""
+    port = run.options.viewer
+    if port is None:
+        yield None
+        return
+    viewer = Viewer(f"{run.uid}: {share.envs}", port + share.index)
+    try:
+        yield viewer
+    finally:
+        viewer.close()
 
 
 def _recorded(finished: Finished, recorder: Recorder) -> Finished:

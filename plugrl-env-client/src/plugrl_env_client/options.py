@@ -129,6 +129,10 @@ class ClientOptions:
     modules: Annotated[tuple[str, ...], tyro.conf.arg(name="import", metavar="MODULE"), tyro.conf.UseAppendAction] = ()
     """Import a module first, which registers an env. May be given several times."""
 
+    viewer: int | None = None
+    """Serve a page on this port of 127.0.0.1 that shows what the envs see and do. Each of several processes serves its
+    own: the first on this port, the second on the next one, and so on."""
+
     runner: RunnerOptions = dataclasses.field(default_factory=RunnerOptions)
 
     recorder: RecorderOptions = dataclasses.field(default_factory=RecorderOptions)
@@ -168,6 +172,7 @@ class ClientOptions:
         _at_least("--runner.max-episode-steps", self.runner.max_episode_steps, 1)
         _at_least("--runner.seed", self.runner.seed, 0)
         self._check_real_time()
+        _at_least("--viewer", self.viewer, 1, most=65_536 - self.num_procs)
         self.recorder.check(self.num_envs, has_folder=self.exp_name is not None)
         _seconds("--connect-timeout", self.connect_timeout)
         _seconds("--action-timeout", self.action_timeout)

@@ -1,0 +1,1 @@
+"""A local page that shows what a client's envs see and do while they run (`--viewer`)."""
