@@ -1,25 +1,10 @@
-"""Several processes: shares, a death in the family, and the end of all (field lesson 10)."""
+"""Several processes: shares, failures told, and the end of all (field lesson 10)."""
 
-import contextlib
 import json
-import os
-import signal
-import subprocess
-import sys
 import threading
-import time
-from pathlib import Path
 
-import pytest
 from plugrl_env_client.cli import main
-
-PROC = Path("/proc")
-COMMAND = [sys.executable, "-m", "plugrl_env_client.cli"]
-
-
-@pytest.fixture(autouse=True)
-def _somewhere_else(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+from plugrl_env_client.supervision import supervisor
 
 
 def dummy(server, *flags):
@@ -44,62 +29,6 @@ def test_each_process_runs_its_share(fake_server, actions, capsys, tmp_path):
     assert capsys.readouterr().out.startswith("ran what was asked for: ")
 
 
-def children_of(pid):
-    """The spawned children of a process, in the order of their start."""
-    found = []
-    for folder in PROC.glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == pid and "spawn_main" in (folder / "cmdline").read_text():
-                found.append(int(folder.name))
-    return sorted(found)
-
-
-@pytest.fixture
-def running(fake_server, actions):
-    """A client of two processes that would run for ever, and the pids of its children."""
-    both = threading.Barrier(3)
-
-    def script(peer):
-        peer.greet()
-        peer.serve(actions(4, 7), exchanges=2)
-        both.wait(30)
-        peer.serve(actions(4, 7))
-
-    server = fake_server(script)
-    parent = subprocess.Popen([*COMMAND, *dummy(server)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    both.wait(30)
-    yield parent, children_of(parent.pid), server
-    parent.kill()
-    parent.communicate()
-
-
-@pytest.mark.skipif(not PROC.is_dir(), reason="reads /proc")
-def test_a_dead_child_is_noticed_at_once_named_and_takes_the_others_with_it(running):
-    parent, children, _ = running
-    assert len(children) == 2
-    began = time.monotonic()
-    os.kill(children[0], signal.SIGKILL)
-    out, err = parent.communicate(timeout=20)
-    assert time.monotonic() - began < 8
-    assert parent.returncode == 1
-    assert "was ended by SIGKILL" in err
-    assert "client process 0 (envs 0 to 2)" in err or "client process 1 (envs 3 to 4)" in err
-    assert children_of(parent.pid) == []
-    assert out.startswith("failed: ")
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_to_the_parent_ends_the_children_cleanly(running, number):
-    parent, _, server = running
-    parent.send_signal(number)
-    out, err = parent.communicate(timeout=20)
-    assert parent.returncode == 0, err
-    assert out.startswith("interrupted: ")
-    server.wait()
-    assert [peer.closed_with[0] for peer in server.peers] == [1000, 1000]
-
-
 def test_a_childs_own_failure_is_told_in_its_words(fake_server, capsys):
     server = fake_server(lambda peer: peer.close(1008, "plugrl-server-reject: not you"))
     assert main(dummy(server)) == 1
@@ -112,3 +41,82 @@ def test_envs_that_cannot_be_made_are_told_too(fake_server, capsys):
     server = fake_server(lambda peer: None)
     assert main(["classic-v1", "--env.name", "Nope-v1", *dummy(server)[1:]]) == 1
     assert "--env.name Nope-v1" in capsys.readouterr().err
+
+
+def test_a_child_that_has_not_heard_of_the_servers_end_is_ended(fake_server, actions, capsys, monkeypatch):
+    monkeypatch.setattr(supervisor, "LINGER_SECONDS", 0.1)
+    both = threading.Barrier(2)
+
+    def script(peer):
+        peer.greet()
+        peer.serve(actions(4, 7), exchanges=2)
+        if both.wait(30) == 0:
+            peer.stop()
+        else:
+            peer.infer()
+            peer.feedback()  # which never comes: no action was sent
+
+    server = fake_server(script)
+    assert main(dummy(server)) == 0
+    server.wait()
+    assert capsys.readouterr().out.startswith("the server ended the run: ")
+    assert sorted(peer.closed_with[0] for peer in server.peers) == [1000, 1001]
+
+
+def test_the_processes_are_shown_now_and_then(fake_server, actions, capsys, monkeypatch):
+    monkeypatch.setattr("plugrl_env_client.reporting.progress._Plain.interval", 0.01)
+    served = threading.Event()
+
+    def script(peer):
+        peer.greet()
+        while not served.is_set():
+            peer.act(actions(4, 7)(peer.infer()))
+            peer.feedback()
+        peer.stop()
+
+    def look(processes):
+        shown.append([(process.state, process.snapshot.steps) for process in processes])
+        if all(state == "running" and steps for state, steps in shown[-1]):
+            served.set()
+
+    shown = []
+    monkeypatch.setattr("plugrl_env_client.reporting.progress._Plain.show", lambda self, processes: look(processes))
+    assert main(dummy(fake_server(script))) == 0
+    assert served.is_set()
+    assert shown[0] == [("starting", 0), ("starting", 0)]
+
+
+def test_a_process_that_cannot_be_started_is_a_failure(fake_server, capsys, monkeypatch):
+    def refuse(self):
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("multiprocessing.context.SpawnProcess.start", refuse)
+    assert main(dummy(fake_server(lambda peer: None))) == 1
+    error = capsys.readouterr().err
+    assert "client process 0 (envs 0 to 2) cannot be started: Resource temporarily unavailable" in error
+
+
+def test_the_logs_of_a_run_are_its_own(fake_server, actions, tmp_path):
+    def script(peer):
+        peer.greet()
+        peer.serve(actions(4, 7))
+
+    folder = tmp_path / "plugrl-client" / "two"
+    folder.mkdir(parents=True)
+    for name in ("0.log", "7.log", "notes.log"):
+        (folder / name).write_text("of an earlier run")
+    assert main(dummy(fake_server(script), "--num-steps", "40", "--exp-name", "two")) == 0
+    assert "earlier" not in (folder / "0.log").read_text()
+    assert not (folder / "7.log").exists()
+    assert (folder / "notes.log").exists()
+
+
+def test_without_a_folder_the_logs_of_a_good_run_leave_no_trace(fake_server, actions, tmp_path, monkeypatch):
+    def script(peer):
+        peer.greet()
+        peer.serve(actions(4, 7))
+
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    assert main(dummy(fake_server(script), "--num-steps", "40")) == 0
+    assert list((tmp_path / "temporary").iterdir()) == []

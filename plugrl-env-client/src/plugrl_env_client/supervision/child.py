@@ -17,6 +17,7 @@ from plugrl_env_client.options import Run
 from plugrl_env_client.reporting.logs import last_lines
 from plugrl_env_client.reporting.processes import ProcessStatus
 from plugrl_env_client.reporting.tally import nothing_yet
+from plugrl_env_client.rollout import Outcome
 from plugrl_env_client.supervision.child_main import SHOW_STACKS, child_main
 from plugrl_env_client.supervision.messages import Report, Said
 from plugrl_env_client.supervision.pulse import Pulse
@@ -73,6 +74,7 @@ class Child:
         self._began = 0.0
         self._short_lives = 0
         self._state = "not started"
+        self._asked = False  # to end
 
     @property
     def name(self) -> str:
@@ -156,7 +158,7 @@ class Child:
             return self._hangs(self._process)
         if self._pulse.quiet > EXIT_SECONDS:
             _logger.warning("%s does not exit and is killed", self.name)
-            return self.kill()
+            self.kill()
         return None
 
     def restart_later(self) -> float:
@@ -170,18 +172,25 @@ class Child:
     def terminate(self) -> None:
         """Ask it to end, that is to send a close frame and to say what it has counted; it isn't started again."""
         self.due = None
+        self._asked = True
         if self._process is not None:
             self._process.terminate()
 
-    def kill(self) -> Failure | None:
-        """End it at once, with all that its envs have started."""
+    def kill(self, state: str = "killed") -> None:
+        """End it at once, with all that its envs have started.
+
+        Args:
+            state: how it has ended then, unless it has said so itself.
+        """
         process = self._process
         if process is None:
-            return None
+            return
         _kill_session(process)
         process.kill()
         process.join()
-        return self._ended(process)
+        self._ended(process)
+        if self.finished is None:
+            self._state = state
 
     def _hear(self) -> None:
         try:
@@ -193,6 +202,8 @@ class Child:
     def _take(self, said: "Report | Said | Finished") -> None:
         if isinstance(said, Said):
             _logger.log(said.level, "[%d] %s", self._share.index, said.text)
+        elif self.finished is not None:  # a report that was overtaken
+            return
         elif isinstance(said, Report):
             self._pulse.heard(said.vitals)
             if len(said.snapshot.env_steps) == self._share.num_envs:  # else it is still making its envs
@@ -216,7 +227,8 @@ class Child:
         how = _exit_text(process.exitcode)
         finished = self.finished
         if finished is None:
-            self._state = f"failed: {how}"
+            early = self._asked and process.exitcode == -signal.SIGTERM  # it could not even catch our signal yet
+            self._state = Outcome.INTERRUPTED.value if early else f"failed: {how}"
             self._snapshot = self._snapshot.cut_off(f"the process {how}")
             return Failure(f"{self.name} {how}", False, last_lines(self.log))
         if finished.error is not None:
@@ -240,10 +252,9 @@ class Child:
         if process.pid is not None:
             os.kill(process.pid, SHOW_STACKS)
             process.join(_STACKS_SECONDS)
-        self.kill()
         first = "" if self._pulse.started else "first "
         how = f"hung: no {first}env step for {limit:g} s, and it was not waiting for the server"
-        self._state = f"failed: {how}"
+        self.kill(f"failed: {how}")
         return Failure(f"{self.name} {how}", False, last_lines(self.log))
 
     def _left_to_do(self) -> Share:
@@ -265,9 +276,9 @@ class Child:
             return "ending"
         if self._pulse.waits:
             return "waiting"
-        if self._pulse.quiet > _NEWS_SECONDS:
-            return f"no step for {self._pulse.quiet:.0f} s"
-        return "running" if self._pulse.started else "starting"
+        if not self._pulse.started:
+            return "starting"
+        return "running" if self._pulse.quiet < _NEWS_SECONDS else f"no step for {self._pulse.quiet:.0f} s"
 
 
 def _kill_session(process: SpawnProcess) -> None:

@@ -108,7 +108,7 @@ class _Supervisor:
         for child in self._children:
             if child.is_alive:
                 _logger.warning("%s did not end within %g s and is killed", child.name, GRACE_SECONDS)
-                child.kill()
+                child.kill(f"killed: did not end within {GRACE_SECONDS:g} s")
 
     def finished(self, *, interrupted: bool) -> Finished:
         """How the children ended, taken together."""

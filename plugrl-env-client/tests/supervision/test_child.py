@@ -1,0 +1,120 @@
+"""The parent's hold on one child: what it sees, from the start to the exit code."""
+
+import dataclasses
+import multiprocessing.connection
+import os
+import signal
+
+import pytest
+from plugrl_env_client.client import Share
+from plugrl_env_client.envs.dummy_v1 import DummyConfig
+from plugrl_env_client.options import ClientOptions, Run
+from plugrl_env_client.supervision import child as child_module
+from plugrl_env_client.supervision.child import Child
+
+
+@pytest.fixture
+def make(tmp_path):
+    """A child of two dummy envs of the run's seven, not started."""
+    made = []
+
+    def new(share=None, **options):
+        run = Run("dummy-v1", DummyConfig(), dataclasses.replace(ClientOptions(num_envs=7), **options), 0, 0)
+        made.append(Child(run, share or Share(1, 5, 2, 20, None), tmp_path / "1.log"))
+        return made[-1]
+
+    yield new
+    for child in made:
+        child.kill()
+
+
+def followed(child):
+    """Look until it has ended; its failures."""
+    failures = []
+    while child.is_alive:
+        assert multiprocessing.connection.wait(child.handles, 30)
+        failures.append(child.look(0.0))
+    return [failure for failure in failures if failure is not None]
+
+
+def served(fake_server, actions, **settings):
+    def script(peer):
+        peer.greet()
+        peer.serve(actions(1, 7), **settings)
+        peer.stop()
+
+    return fake_server(script).port
+
+
+def test_a_life(make, fake_server, actions):
+    child = make(server_port=served(fake_server, actions))
+    assert (child.name, child.is_over) == ("client process 1 (envs 5 to 6)", True)
+    assert child.status.state == "not started"
+    child.start()
+    assert (child.is_alive, child.is_over, child.status.state, child.status.is_alive) == (True, False, "starting", True)
+    assert followed(child) == []
+    assert (child.is_over, child.status.state, child.status.snapshot.steps) == (True, "ran what was asked for", 20)
+    assert (child.status.first_env, child.status.restarts, child.status.is_alive) == (5, 0, False)
+    assert child.handles == []
+
+
+def test_another_life_does_what_is_left(make, fake_server, actions):
+    child = make(Share(1, 5, 2, 30, None), server_port=served(fake_server, actions, exchanges=6))
+    for _ in range(2):
+        child.start()
+        assert followed(child) == []
+        assert child.status.state == "the server ended the run"
+    child.start()  # 30 - 12 - 12
+    assert followed(child) == []
+    status = child.status
+    assert (status.state, status.restarts, status.snapshot.steps) == ("ran what was asked for", 2, 30)
+    assert status.snapshot.env_steps.tolist() == [15, 15]
+    assert [record.exchanges for record in status.snapshot.connections] == [6, 6, 3]
+
+
+def test_a_death_is_a_failure_that_may_pass(make):
+    child = make(server_port=1, max_reconnects=1_000)
+    child.start()
+    os.kill(child._process.pid, signal.SIGKILL)
+    (failure,) = followed(child)
+    assert (failure.text, failure.final) == ("client process 1 (envs 5 to 6) was ended by SIGKILL", False)
+    assert child.status.state == "failed: was ended by SIGKILL"
+
+
+def test_a_child_that_is_asked_to_end_before_it_can_hear_was_interrupted(make):
+    child = make(server_port=1, max_reconnects=1_000)
+    child.start()
+    child.terminate()
+    followed(child)
+    assert child.status.state == "interrupted"
+
+
+def test_the_last_one_to_be_killed_says_how(make):
+    child = make(server_port=1, max_reconnects=1_000)
+    child.start()
+    child.kill("killed: it was late")
+    assert (child.is_over, child.status.state) == (True, "killed: it was late")
+    child.kill()
+    assert child.status.state == "killed: it was late"
+
+
+def test_restarts_back_off_unless_the_last_life_was_long(make, monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    child = make()
+    child._began = now[0]
+    assert [child.restart_later() for _ in range(8)] == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
+    assert (child.is_over, child.is_due(now[0] + 59), child.is_due(now[0] + 60)) == (False, False, True)
+    assert child.status.state == "restarts in 60 s"
+    now[0] += child_module.LONGEST_DELAY + 1
+    assert [child.restart_later() for _ in range(2)] == [1.0, 1.0]
+    child.terminate()
+    assert child.is_over
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [(3, "exited with 3"), (0, "exited with 0"), (-11, "was ended by SIGSEGV"), (-40, "was ended by signal 40")],
+)
+def test_exit_codes_in_words(code, text):
+    assert child_module._exit_text(code) == text
