@@ -1,10 +1,16 @@
 """The frames of whole binary messages, held against websockets' own core."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from plugrl_env_client.link.frames import FrameSpotter, FrameWriter
+from plugrl_protocol.codec import encode
+from plugrl_protocol.connection import Connection, Role, Timeouts
+from plugrl_protocol.messages import Infer
+from plugrl_protocol.observation import Observation
 from websockets.frames import Frame, Opcode
 from websockets.protocol import State
 from websockets.server import ServerProtocol
@@ -126,3 +132,33 @@ def test_fragments_leave_everything_to_the_core():
     spotter.fed(memoryview(sent(b"part", fin=False)))
 
     assert spotter.payload(memoryview(sent(b"whole"))) is None
+
+
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=5), st.integers(0, 3))
+def test_a_message_in_pieces_is_the_same_message(sizes, start):
+    """Bytes and arrays take turns, of every length and phase of the mask."""
+    random = np.random.default_rng(sum(sizes))
+    pieces = [random.bytes(start)]
+    for size in sizes:
+        pieces += [random.integers(0, 2**16, (size, 3), np.uint16), random.bytes(size % 7)]
+    assert received(bytes(FrameWriter().write(pieces))) == b"".join(pieces)
+
+
+def test_images_are_moved_once_from_the_message_into_the_buffer_that_is_sent():
+    image = np.random.default_rng(0).integers(0, 256, (2, 240, 320, 3), np.uint8)
+    observation = Observation(images={"a": image, "b": image}, states={"s": np.zeros((2, 3))}, text=["", ""])
+    infer = Infer(observation, np.arange(2), np.zeros(2, np.int64))
+    writer = FrameWriter()
+    peaks = []
+    for _ in range(2):
+        connection = Connection(Role.CLIENT, now=0.0, timeouts=Timeouts(metadata=None))
+        connection.receive(encode({"message_type": "metadata", "data": {}}), 0.0)
+        tracemalloc.start()
+        pieces = connection.send_pieces(infer, 0.0)
+        frame = writer.write(pieces)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert sum(np.shares_memory(piece, image) for piece in pieces if isinstance(piece, np.ndarray)) == 2
+    assert received(bytes(frame)) == encode(infer.to_wire())
+    assert peaks[0] > 2 * image.nbytes, "the buffer"
+    assert peaks[1] < image.nbytes / 20, "which is used again, and nothing else"

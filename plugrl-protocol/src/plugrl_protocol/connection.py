@@ -17,7 +17,7 @@ from plugrl_protocol.closing import (
     Close,
     complain,
 )
-from plugrl_protocol.codec import encode
+from plugrl_protocol.codec.encoder import Pieces, encode_pieces
 from plugrl_protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from plugrl_protocol.exchange import Exchange, Role, Turn
 from plugrl_protocol.messages import Feedback, Infer, Message, Metadata
@@ -190,13 +190,22 @@ class Connection:
         Raises:
             LocalProtocolError: It must not be sent, not now, or not as it is; nothing has changed.
         """
+        pieces = self.send_pieces(message, now)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def send_pieces(self, message: Message, now: float) -> Pieces:
+        """As `send`, the frame in pieces to be joined: large arrays are not copied, and are the message's own.
+
+        Raises:
+            LocalProtocolError: As for `send`.
+        """
         if self._closing or self._failure is not None:
             raise LocalProtocolError("7.4 closing/silence", "nothing may be sent: the connection is closing")
         self._check_offered(message, LocalProtocolError)
         if isinstance(message, Infer):
             self._reusable.check(message)
-        frame = encode(message.to_wire())
-        self._check_size(len(frame), LocalProtocolError)
+        frame = encode_pieces(message.to_wire())
+        self._check_size(sum(memoryview(piece).nbytes for piece in frame), LocalProtocolError)
         self._exchange.sent(self.role, message)
         if isinstance(message, Feedback) and REUSE in self._features:
             self._reusable.reported(message)

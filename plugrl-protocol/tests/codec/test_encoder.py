@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from plugrl_protocol.codec import decode, encode
+from plugrl_protocol.codec.encoder import encode_pieces
 from plugrl_protocol.errors import LocalProtocolError
 
 
@@ -260,3 +261,17 @@ def test_threads_do_not_share_a_packer() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_large_arrays_are_pieces_of_their_own_and_not_copied() -> None:
+    large, turned, small = np.ones((9, 10_000)), np.ones((9, 10_000)).T, np.ones(9)
+    value = {"a": small, "b": {"c": large, "d": turned}, "e": "text", "f": [large]}
+    pieces = encode_pieces(value)
+    assert b"".join(pieces) == encode(value) == msgpack.packb(value, default=openpi)
+    arrays = [piece for piece in pieces if isinstance(piece, np.ndarray)]
+    assert [np.shares_memory(array, of) for array, of in zip(arrays, (large, turned, large), strict=True)] == [
+        True,
+        False,  # not in C order
+        True,
+    ]
+    assert len(encode_pieces({"a": small, "e": "text"})) == 1

@@ -113,7 +113,7 @@ class Link:
             Closed: the connection is over.
         """
         now = time.monotonic()
-        frame = self._connection.send(infer, now)
+        frame = self._connection.send_pieces(infer, now)
         self._asked = now
         try:
             self._transport.send(frame)
@@ -154,7 +154,7 @@ class Link:
         Raises:
             Closed: the connection is over. Feedback that was counted may have arrived; nobody knows.
         """
-        frame = self._connection.send(feedback, time.monotonic())
+        frame = self._connection.send_pieces(feedback, time.monotonic())
         if self._transport.is_open:  # else the close frame came along with the action, and nothing is sent any more
             self.unconfirmed_rows = len(feedback.env_indices)
             self.feedback_rows += self.unconfirmed_rows

@@ -15,6 +15,8 @@ import ssl
 import struct
 import time
 from collections import deque
+from collections.abc import Sequence
+from typing import Any
 
 from plugrl_protocol.closing import TOO_BIG, Close
 from websockets.client import ClientProtocol
@@ -95,11 +97,11 @@ class Transport:
         """Whether messages can be sent, as far as what was read so far tells."""
         return self._protocol.state is State.OPEN
 
-    def send(self, message: bytes, *, hold: bool = False) -> None:
+    def send(self, message: bytes | Sequence[Any], *, hold: bool = False) -> None:
         """Send one binary message.
 
         Args:
-            message: its payload.
+            message: its payload, whole or in pieces (`FrameWriter.write`).
             hold: another message follows at once: wait for it, or for `push`, so that both leave in one system call
                 and wake the peer once.
 

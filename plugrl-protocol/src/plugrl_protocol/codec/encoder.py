@@ -36,6 +36,7 @@ Take: TypeAlias = Callable[[np.ndarray], Any]
 """Gets the piece with an array's bytes."""
 
 _LARGE = 8 * 2**10  # bytes of an array that are worth more than a short detour
+_APART = 32 * 2**10  # bytes of an array that are worth a piece of their own to whoever sends the frame
 _SHORT_TEXT = 64  # characters; longer text is hardly ever the same twice
 _NO_KEY = object()
 _MOST_KNOWN = 4096
@@ -50,6 +51,18 @@ def encode(value: Any) -> bytes:
     Raises:
         LocalProtocolError: Something in `value` may not travel; the detail starts with its path.
     """
+    pieces = encode_pieces(value)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def encode_pieces(value: Any) -> Pieces:
+    """As `encode`, the frame in pieces to be joined: one, or more where `value` holds large arrays.
+
+    The pieces are bytes and, not copied, the memory of large arrays in C order.
+
+    Raises:
+        LocalProtocolError: As for `encode`.
+    """
     packer = _packers.packer
     pieces: Pieces = []
     try:
@@ -57,15 +70,29 @@ def encode(value: Any) -> bytes:
             pieces.append(packer.pack_map_header(len(value)))
             if _write_ordinary(value, packer, pieces, 1) > _ORDINARY_ITEMS:
                 raise NotAllowedError("many items")
-            frame = b"".join(pieces)
-            if len(frame) < MAX_WIDE_TEXT or _text_bytes(pieces) < MAX_WIDE_TEXT:
+            frame = _gathered(pieces)
+            if (len(frame) == 1 and len(frame[0]) < MAX_WIDE_TEXT) or _text_bytes(pieces) < MAX_WIDE_TEXT:
                 return frame
     except (ValueError, TypeError, OverflowError):
         pass  # the judge finds out what and where, or has nothing against it
     check_encodable(value)
     pieces.clear()
     _write(value, packer, pieces)
-    return b"".join(pieces)
+    return _gathered(pieces)
+
+
+def _gathered(pieces: Pieces) -> Pieces:
+    """Join what lies between arrays that stay apart."""
+    apart = [at for at, piece in enumerate(pieces) if type(piece) is not bytes and memoryview(piece).nbytes >= _APART]
+    if not apart:
+        return [b"".join(pieces)]
+    frame: Pieces = []
+    begin = 0
+    for at in apart:
+        frame += (b"".join(pieces[begin:at]), pieces[at])
+        begin = at + 1
+    frame.append(b"".join(pieces[begin:]))
+    return frame
 
 
 def _write_ordinary(value: dict[Any, Any], packer: msgpack.Packer, pieces: Pieces, depth: int) -> int:
