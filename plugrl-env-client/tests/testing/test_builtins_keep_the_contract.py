@@ -1,9 +1,11 @@
 """Every built-in family that can run here keeps the contract, in every vectorisation; the others say why not."""
 
 import functools
+import os
 from typing import ClassVar
 
 import gymnasium
+import numpy as np
 import pytest
 from plugrl_env_client.envs.gym_adapter.vector_env import GymVectorEnv
 from plugrl_env_client.registration import BUILT_IN, env_config, make_env
@@ -132,10 +134,33 @@ class TestMetaworld(Family):
     flags: ClassVar = {"kwargs": ("max_episode_steps=30",)}
 
 
+@pytest.mark.slow
 class TestRobomimic(Family):
     uid = "robomimic-v1"
     flags: ClassVar = {"horizon": 12}
     num_envs = 2
+
+
+rendered = pytest.mark.skipif("MUJOCO_GL" not in os.environ, reason="MUJOCO_GL says how to render without a screen")
+
+
+@rendered
+def test_metaworlds_images_are_upright():
+    pytest.importorskip("metaworld")
+    env = make_env("metaworld-v1", env_config("metaworld-v1")(cameras=("corner2",), image_size=32), 1)
+    image = env.reset(0).images["corner2"][0].astype(float)
+    grey = np.abs(image - image.mean(axis=-1, keepdims=True)).mean(axis=(1, 2))
+    assert grey[:4].mean() < grey[-16:].mean(), "the grey wall is at the top, the wooden table below"
+    env.close()
+
+
+@rendered
+def test_robomimics_images_are_upright():
+    pytest.importorskip("robosuite")
+    env = make_env("robomimic-v1", env_config("robomimic-v1")(cameras=("agentview",), image_size=32), 1)
+    image = env.reset(0).images["agentview_image"][0]
+    assert image[:4].mean() < image[-4:].mean(), "the dark robot is at the top, the white table below"
+    env.close()
 
 
 def test_no_family_is_forgotten():

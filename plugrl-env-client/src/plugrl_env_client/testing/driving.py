@@ -120,7 +120,8 @@ def sample(space: ActionSpace | None, rng: np.random.Generator) -> np.ndarray:
         low, high = finite_bounds(space)
         if space.dtype.kind in "iu":
             return rng.integers(low, high, endpoint=True).astype(space.dtype)
-        return np.clip(rng.uniform(low, high).astype(space.dtype), low.astype(space.dtype), high.astype(space.dtype))
+        drawn: np.ndarray = rng.uniform(low, high).astype(space.dtype)
+        return drawn.clip(low.astype(space.dtype), high.astype(space.dtype))
     if isinstance(space, DiscreteSpace):
         return np.asarray(space.start + rng.integers(space.n), space.dtype)
     choices = space.nvec if isinstance(space, MultiDiscreteSpace) else np.full(space.n, 2)

@@ -142,8 +142,8 @@ def axis_angle(quaternion: np.ndarray) -> np.ndarray:
     sine = np.sqrt(1.0 - w * w)  # of half the angle
     if np.isclose(sine, 0.0):
         return np.zeros(3)
-    axis: np.ndarray = quaternion[:3] / sine
-    return axis * 2.0 * np.arccos(w)
+    rotation: np.ndarray = quaternion[:3] / sine * 2.0 * np.arccos(w)
+    return rotation
 
 
-gymnasium.register(id=ENV_ID.partition(":")[2], entry_point=LiberoTask)
+gymnasium.register(id=ENV_ID.partition(":")[2], entry_point=f"{__name__}:LiberoTask")

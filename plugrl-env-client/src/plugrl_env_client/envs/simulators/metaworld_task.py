@@ -98,4 +98,4 @@ def _simulation(task: str, goal_hidden: bool) -> Any:
     return sim
 
 
-gymnasium.register(id=ENV_ID.partition(":")[2], entry_point=MetaworldTask)
+gymnasium.register(id=ENV_ID.partition(":")[2], entry_point=f"{__name__}:MetaworldTask")

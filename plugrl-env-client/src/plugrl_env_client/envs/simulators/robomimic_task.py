@@ -35,7 +35,7 @@ class RobomimicTask(gymnasium.Env[Any, Any]):
         import robosuite
         from robosuite import macros
 
-        ours = {
+        ours: dict[str, Any] = {
             "has_renderer": False,
             "has_offscreen_renderer": bool(cameras),
             "use_camera_obs": bool(cameras),
@@ -83,4 +83,4 @@ class RobomimicTask(gymnasium.Env[Any, Any]):
         return {**robot_states(observed), **images}
 
 
-gymnasium.register(id=ENV_ID.partition(":")[2], entry_point=RobomimicTask)
+gymnasium.register(id=ENV_ID.partition(":")[2], entry_point=f"{__name__}:RobomimicTask")
