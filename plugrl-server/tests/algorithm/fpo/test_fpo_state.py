@@ -102,15 +102,15 @@ def test_an_evaluation_acts_without_noise(make_fpo, bandit):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("preset", "reached"), [(FPOPlusPlusConfig, 0.005), (FPOCheetahConfig, 0.03)])
-def test_it_learns_a_bandit_and_holds_it(make_fpo, make_bandit, iterate, preset, reached):
-    """The known failure of FPO: it finds the best actions and goes away from them again, at a constant rate."""
-    sizes = {"buffer_size": 256, "batch_size": 64, "update_epochs": 5, "anneal_learning_rate": False}
+@pytest.mark.parametrize("preset", [FPOPlusPlusConfig, FPOCheetahConfig])
+def test_it_learns_a_bandit_and_holds_it(make_fpo, make_bandit, iterate, preset):
+    """The known failure of FPO: it finds the best actions and goes away from them again; `plus-plus` never anneals."""
+    sizes = {"buffer_size": 256, "batch_size": 64, "update_epochs": 5, "global_steps": 120 * 256}
     algorithm = make_fpo(preset=preset, **sizes)
     metrics = iterate(algorithm, make_bandit(64), 120)
     cost = -np.array([one["rollout/reward"] for one in metrics]).reshape(-1, 20).mean(1)
     assert cost[0] > 0.3
-    assert cost.min() < reached
+    assert cost.min() < 0.005
     assert cost[-1] < 2 * cost.min()
 
 

@@ -139,7 +139,7 @@ class FPOPlusPlusFinetuneConfig(FPOPlusPlusConfig):
 @register_algo_config("fpo", "cheetah")
 @dataclasses.dataclass
 class FPOCheetahConfig(FPOPlusPlusConfig):
-    """HalfCheetah-v5 and its like, from few frames: the error of the velocity, in small mini-batches, a wide interval."""
+    """HalfCheetah-v5 and its like from few frames: the error of the velocity, small mini-batches, a wide interval."""
 
     critic_learning_rate: float | None = 1e-3
     anneal_learning_rate: bool = True
@@ -148,4 +148,3 @@ class FPOCheetahConfig(FPOPlusPlusConfig):
     clip_coef: float = 0.2
     flow_loss: Literal["u", "u_but_supervise_as_eps"] = "u"
     ratio: Literal["mean", "per-sample"] = "mean"
-    advantage_shift: float = 0.0
