@@ -72,7 +72,7 @@ def test_every_flag_of_the_issue_is_there(capsys):
     text = capsys.readouterr().out
     flags = """
         --server-host --server-port --num-envs --num-episodes --num-steps --num-procs --num-groups --restart-failed
-        --hang-timeout --exp-name --reuse-feedback-obs
+        --hang-timeout --viewer --exp-name --reuse-feedback-obs
         --no-reuse-feedback-obs --reconnect-on-server-stop --connect-timeout --action-timeout --max-reconnects
         --max-frame-mib --api-key --log-level --quiet --import --runner.replan-steps --runner.max-episode-steps
         --runner.seed --runner.fps --runner.action-deadline --runner.on-stale --env.id --env.kwargs --env.info-keys

@@ -15,7 +15,7 @@ from plugrl_env_client.viewer.scene import Scene
 HOST = "127.0.0.1"
 _OWN_NAMES = frozenset({HOST, "localhost"})
 _POLL_SECONDS = 0.1  # how soon `close` is noticed
-_IDLE_SECONDS = 10.0  # an open connection without a request
+_IDLE_SECONDS = 10.0  # a connection that asks for nothing
 _PAGES = {
     "/": ("page.html", "text/html"),
     "/page.js": ("page.js", "text/javascript"),
@@ -86,7 +86,6 @@ class _Server(http.server.ThreadingHTTPServer):
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     shown: Scene
-    protocol_version = "HTTP/1.1"
     server_version = "plugrl-viewer"
     sys_version = ""
     timeout = _IDLE_SECONDS
