@@ -22,7 +22,7 @@ from plugrl_server.record.run_record import RunRecord
 class DPPOConfig(OnPolicyConfig):
     """DPPO that trains a policy from scratch: every denoising step learns."""
 
-    policies: ClassVar[tuple[str, ...] | None] = ("dppo-policy", "fpo-policy")
+    policies: ClassVar[tuple[str, ...] | None] = ("dppo-policy", "fpo-policy", "lerobot-diffusion-policy")
 
     learning_rate: float = 3e-4
     critic_learning_rate: float | None = 1e-3
