@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 import importlib.metadata
 import logging
+import re
 import subprocess
 import sys
 
@@ -47,6 +48,7 @@ def make(config, num_envs):
 def test_the_built_in_families_are_the_documented_ones():
     assert set(BUILT_IN) >= {"classic-v1", "mujoco-v1", "gym-v1", "dummy-v1", "probe-v1"}
     assert set(BUILT_IN) >= {"atari-v1", "pusht-v1", "robotics-v1"}
+    assert set(BUILT_IN) >= {"metaworld-v1", "libero-v1", "robomimic-v1"}
 
 
 @pytest.mark.parametrize("uid", list(BUILT_IN))
@@ -122,6 +124,20 @@ def test_a_users_family_replaces_the_built_in_one_whoever_comes_first(first, cap
         f"dummy-v1 is now the one of {__name__}, not the built-in"
     ) == 1
     assert next(family for family in families() if family.uid == "dummy-v1").summary == "A robot."
+
+
+@pytest.mark.parametrize(
+    ("uid", "says"),
+    [
+        ("metaworld-v1", "needs the package metaworld: pip install plugrl-env-client 'metaworld>=3.0'"),
+        ("libero-v1", "needs the package libero: pip install plugrl-env-client 'hf-libero'"),
+        ("robomimic-v1", "needs the package robosuite: pip install plugrl-env-client 'robosuite>=1.4' 'mujoco<3.4'"),
+    ],
+)
+def test_a_package_that_is_no_extra_is_marked_too(monkeypatch, uid, says):
+    monkeypatch.setattr(registration.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(EnvError, match=f"{uid} {re.escape(says)}"):
+        make_env(uid, env_config(uid)(), 1)
 
 
 def test_lesson_25_a_missing_extra_is_marked_with_its_install_command(monkeypatch):

@@ -76,3 +76,18 @@ def off(name):
 
 def test_the_options_of_a_family_are_those_of_its_configuration():
     assert "env" in {field.name for field in dataclasses.fields(options_type(env_config("classic-v1")))}
+
+
+@pytest.mark.parametrize("page", ["docs/environments/overview.md", "docs/environments/overview.zh.md", *PAGES])
+def test_a_table_of_families_lists_every_one(page):
+    rows = re.findall(r"^\| `([\w-]+-v1)` \|", (pages.ROOT / page).read_text(), re.MULTILINE)
+    assert set(rows) == set(BUILT_IN)
+
+
+@pytest.mark.parametrize("page", ["overview.md", "overview.zh.md"])
+def test_the_overview_says_what_each_family_needs(page):
+    text = (pages.ROOT / "docs/environments" / page).read_text()
+    for family in BUILT_IN.values():
+        [row] = [line for line in text.splitlines() if line.startswith(f"| `{family.uid}` |")]
+        needs = family.extra or (family.also[0].split(">")[0] if family.also else None)
+        assert needs is None or f" `{needs}` |" in row
