@@ -5,9 +5,9 @@ import threading
 
 import numpy as np
 import pytest
-from plugrl_env_client.client import run_alone, run_client
+from plugrl_env_client.client import _recorder, run_alone, run_client
 from plugrl_env_client.envs.base_env import EnvError
-from plugrl_env_client.envs.dummy_v1 import DummyConfig
+from plugrl_env_client.envs.dummy_v1 import DummyConfig, DummyEnv
 from plugrl_env_client.groups.share import Share
 from plugrl_env_client.link.interrupts import Interrupts
 from plugrl_env_client.options import ClientOptions, Run, RunnerOptions
@@ -131,3 +131,15 @@ def test_a_folder_that_cannot_be_written_is_a_mistake_of_the_user(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(EnvError, match=r"--recorder\.folder"):
         client(options(**recording(tmp_path / "file")))
+
+
+@pytest.mark.parametrize(
+    ("recorder", "pace", "expected"), [(None, None, 30), (None, 12.4, 12), (None, 0.3, 1), (25, 12.4, 25)]
+)
+def test_recordings_have_the_pace_of_the_run(tmp_path, recorder, pace, expected):
+    opts = options(
+        recorder=RecorderOptions(format=("npz",), folder=tmp_path, fps=recorder), runner=RunnerOptions(fps=pace)
+    )
+    env = DummyEnv(DummyConfig(), 1)
+    with _recorder(Run("dummy-v1", DummyConfig(), opts, 0, 0)) as made:
+        assert made.begin(env, env.reset(0)).fps == expected

@@ -81,7 +81,10 @@ def _recorder(run: Run) -> Iterator[Recorder | None]:
         yield None
         return
     folder = options.recorder.folder or (options.folder or Path()) / "recording"
-    recorder = Recorder(options.recorder, folder, seed=run.seed + run.offset * MAX_ENVS)
+    pace = options.runner.fps
+    fps = options.recorder.fps or (None if pace is None else max(round(pace), 1))
+    chosen = dataclasses.replace(options.recorder, fps=fps)
+    recorder = Recorder(chosen, folder, seed=run.seed + run.offset * MAX_ENVS)
     try:
         yield recorder
     finally:

@@ -16,7 +16,7 @@ from plugrl_env_client.recording.formats.episode_format import EpisodeFormat
 from plugrl_env_client.recording.formats.frame_files import FrameFiles
 from plugrl_env_client.recording.formats.npz_files import NpzFiles
 from plugrl_env_client.recording.intake import Abandoned, Begun, Intake, Stepped
-from plugrl_env_client.recording.recorder_options import RecorderOptions, RecordingError
+from plugrl_env_client.recording.recorder_options import DEFAULT_FPS, RecorderOptions, RecordingError
 from plugrl_env_client.recording.writer import Writer
 
 _logger = logging.getLogger(__name__)
@@ -77,7 +77,11 @@ class Recorder:
         """
         options = self._options
         layout = Layout.of(
-            observation, options.image_keys, env_id=env.env_id, action_space=env.action_space, fps=options.fps
+            observation,
+            options.image_keys,
+            env_id=env.env_id,
+            action_space=env.action_space,
+            fps=options.fps or DEFAULT_FPS,
         )
         with self._beginning:
             if self._layout is None:

@@ -7,6 +7,8 @@ from typing import Literal
 
 from plugrl_env_client.envs.base_env import EnvError
 
+DEFAULT_FPS = 30
+
 FormatName = Literal["video", "frames", "npz", "minari", "lerobot"]
 
 _NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {  # format: its extra, and the modules which that brings
@@ -39,8 +41,8 @@ class RecorderOptions:
     image_keys: tuple[str, ...] = ()
     """Which images to record. None given: all of them."""
 
-    fps: int = 30
-    """Frames per second of videos and datasets."""
+    fps: int | None = None
+    """Frames per second of videos and datasets. None: those of --runner.fps, or 30."""
 
     overflow: Literal["wait", "drop"] = "wait"
     """When writing is slower than the envs: wait holds them up, drop leaves whole episodes out and counts them."""
@@ -75,7 +77,7 @@ class RecorderOptions:
         if self.folder is None and not has_folder:
             raise RecordingError("--recorder.format: expected --recorder.folder or --exp-name, where recordings go")
         for flag, value in (("every", self.every), ("fps", self.fps), ("queue-mib", self.queue_mib)):
-            if value < 1:
+            if value is not None and value < 1:
                 raise RecordingError(f"--recorder.{flag} {value}: expected at least 1")
         for env in self.envs:
             if not 0 <= env < num_envs:
