@@ -123,8 +123,10 @@ def start_proxy(port: int, delay_ms: float) -> measure.Process:
 # --- measuring -----------------------------------------------------------------------------------
 
 
-def steps_per_second(port: int, envs: int, groups: int, cpu_ms: float, seconds: float, warm_up: float) -> float:
-    """The rate of one client in this process.
+def steps_per_second(
+    port: int, uid: str, config: BaseEnvConfig, envs: int, groups: int, seconds: float, warm_up: float
+) -> float:
+    """The rate of one client in this process, with `envs` envs of the family `uid` in so many groups.
 
     Raises:
         BenchmarkError: the client failed, or took no step.
@@ -142,7 +144,7 @@ def steps_per_second(port: int, envs: int, groups: int, cpu_ms: float, seconds: 
 
     options = ClientOptions(server_host="127.0.0.1", server_port=port, num_envs=envs, num_groups=groups, spin_us=0)
     options.check()
-    run = Run(UID, BusyConfig(cpu_ms=cpu_ms), options, seed=0, offset=0)
+    run = Run(uid, config, options, seed=0, offset=0)
     finished = run_alone(run, interrupts=interrupts, show=look, interval=LOOK_SECONDS)
     if finished.error is not None:
         raise measure.BenchmarkError(f"the client of {envs} envs in {groups} groups failed: {finished.error}")
@@ -170,7 +172,8 @@ def measure_rounds(args: argparse.Namespace, steps: measure.Steps) -> dict[str, 
         for turn in range(args.rounds):
             for name, (port, envs, groups) in contenders.items():
                 steps.begin(f"round {turn + 1}: {name}")
-                rates[name].append(steps_per_second(port, envs, groups, args.cpu_ms, args.seconds, args.warm_up))
+                busy = BusyConfig(cpu_ms=args.cpu_ms)
+                rates[name].append(steps_per_second(port, UID, busy, envs, groups, args.seconds, args.warm_up))
     return rates
 
 

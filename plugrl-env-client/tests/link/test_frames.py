@@ -161,4 +161,4 @@ def test_images_are_moved_once_from_the_message_into_the_buffer_that_is_sent():
         assert sum(np.shares_memory(piece, image) for piece in pieces if isinstance(piece, np.ndarray)) == 2
     assert received(bytes(frame)) == encode(infer.to_wire())
     assert peaks[0] > 2 * image.nbytes, "the buffer"
-    assert peaks[1] < image.nbytes / 20, "which is used again, and nothing else"
+    assert peaks[1] < image.nbytes / 4, "which is used again, and no other memory for an image"
