@@ -14,7 +14,7 @@ def test_rule_10_presets_are_variants_that_work():
     for config in variants.values():
         config().check()
         config().check_policy("dppo-policy", DPPOPolicyConfig())
-        assert config().policies == ("dppo-policy", "fpo-policy")
+        assert config().policies == ("dppo-policy", "fpo-policy", "lerobot-diffusion-policy")
 
 
 def test_the_paper_s_fine_tuning():
