@@ -1,6 +1,7 @@
 """Envs whose every number says where it belongs, and what a recording of them must hold."""
 
 import dataclasses
+import threading
 
 import numpy as np
 import pytest
@@ -133,6 +134,22 @@ class Coded:
         finally:
             recorder.close()
         return recorder
+
+    def record_side_by_side(self, folder, form, steps):
+        """Two recorders, as two processes of one run have them, at the same time."""
+        recorders = [Recorder(RecorderOptions(format=(form,)), folder, seed=7) for _ in range(2)]
+        envs = [CodedEnv(2, first=2 * k) for k in range(2)]
+        threads = [
+            threading.Thread(target=play, args=(env, recorder.observer(env), steps, env.first))
+            for env, recorder in zip(envs, recorders, strict=True)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for recorder in recorders:
+            recorder.close()
+            assert recorder.counts.failure is None
 
     def states(self, env, episode):
         """[T+1,3]."""

@@ -69,6 +69,14 @@ def test_a_second_run_adds_to_it(tmp_path, coded, minari):
     assert list(minari.list_local_datasets()) == ["recorded-v0"]
 
 
+def test_processes_share_a_dataset(tmp_path, coded):
+    coded.record_side_by_side(tmp_path, "minari", 20)
+    assert sorted(in_order(tmp_path)) == [(i, e) for i in range(4) for e in coded.whole_episodes(i, 20)]
+    with h5py.File(tmp_path / DATA / "main_data.hdf5") as file:
+        for k, (i, e) in enumerate(in_order(tmp_path)):
+            np.testing.assert_array_equal(file[f"episode_{k}/observations/states/where"], coded.states(i, e))
+
+
 def test_another_env_is_refused(tmp_path, coded):
     coded.record(tmp_path, "minari", num_envs=1, steps=3)
     with pytest.raises(RecordingError, match="holds a dataset of another observation space"):

@@ -79,6 +79,14 @@ def test_a_second_run_adds_to_it(tmp_path, coded):
     assert len(list((tmp_path / "lerobot/data").glob("*/*"))) == 1
 
 
+def test_processes_share_a_dataset(tmp_path, coded):
+    coded.record_side_by_side(tmp_path, "lerobot", 12)
+    expected = [(i, e) for i in range(4) for e in coded.whole_episodes(i, 12)]
+    assert sorted(check(tmp_path, coded, "coded")) == expected
+    stats = json.loads((tmp_path / "lerobot/meta/stats.json").read_text())
+    assert stats["action"]["count"] == [sum(coded.length(i, e) for i, e in expected)]
+
+
 def test_what_a_killed_process_left_half_done_is_replaced(tmp_path, coded):
     coded.record(tmp_path, "lerobot", num_envs=1, steps=3)
     counted = (tmp_path / "lerobot/meta/info.json").read_text()
