@@ -24,6 +24,7 @@ assert total.tolist() == [[0.0, 3.0], [6.0, 9.0]], total
 tree["tensors"][1].fill_(7)
 assert [str(t.dtype) for t in tree["tensors"]] == ["torch.uint8", "torch.bool", "torch.bfloat16", "torch.int64"], tree
 assert tree["tensors"][2].tolist() == [1.5] and tree["tensors"][3].shape == (0, 2)
+dist.destroy_process_group()
 """
 
 

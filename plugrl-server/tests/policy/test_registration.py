@@ -37,6 +37,6 @@ def test_a_builtin_is_made():
 
 def test_an_unknown_policy_is_a_key_error_with_a_suggestion():
     with pytest.raises(KeyError) as error:
-        make_policy("gausian_policy", None)
-    assert str(error.value) == "'Policy gausian_policy is not registered.'"
-    assert error.value.__notes__ == ["Did you mean gaussian-policy?"]
+        make_policy("catgorical_policy", None)
+    assert str(error.value) == "'Policy catgorical_policy is not registered.'"
+    assert error.value.__notes__ == ["Did you mean categorical-policy?"]
