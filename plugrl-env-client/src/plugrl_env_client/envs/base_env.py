@@ -101,7 +101,8 @@ class BaseEnv(abc.ABC):
     def hold(self) -> None:  # noqa: B027 - a simulation simply waits
         """There will be no actions for a while: the connection was lost, or no action came in time.
 
-        A robot holds a safe action here; the next `step` or `reset_indices` may be long in coming.
+        A robot holds a safe action here; the next `step` or `reset_indices` may be long in coming. May be called again
+        meanwhile.
         """
 
     def close(self) -> None:  # noqa: B027 - most environments hold nothing that must be given back

@@ -41,9 +41,9 @@ function card(env) {
 const shape = (env) => JSON.stringify([env.images, Object.keys(env.states)]);
 
 function update(shown, env) {
-  shown.counts.textContent =
-    `return ${number(env.return)} · step ${number(env.length)} · ` +
-    `${number(env.episodes)} episodes, the last returned ${number(env.last_return)}`;
+  const counts = [`return ${number(env.return)}`, `step ${number(env.length)}`];
+  if (env.episodes > 0) counts.push(`episodes ${number(env.episodes)}`, `last return ${number(env.last_return)}`);
+  shown.counts.textContent = counts.join(" · ");
   shown.text.textContent = env.text;
   for (const [name, line] of shown.states) {
     const state = env.states[name];
