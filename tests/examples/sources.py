@@ -1,12 +1,18 @@
 """The examples of algorithms and policies of one's own: imported by path, and as their reader would install them."""
 
+import copy
 import importlib.util
 import shutil
 import sys
 import tomllib
+from contextlib import contextmanager
 from pathlib import Path
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+from plugrl_server.algorithm.registration import ALGORITHMS
+from plugrl_server.policy.registration import POLICIES
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
 
 
 def load(folder, module):
@@ -16,6 +22,26 @@ def load(folder, module):
         sys.modules[module] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(sys.modules[module])
     return sys.modules[module]
+
+
+def load_sac():
+    """The module of the server's SAC example; the built-in that it replaces stays what other tests find."""
+    folder = str(ROOT / "plugrl-server" / "examples" / "sac")
+    with forgotten_registrations():
+        sys.path.insert(0, folder)
+        try:
+            return importlib.import_module("sac")
+        finally:
+            sys.path.remove(folder)
+
+
+@contextmanager
+def forgotten_registrations():
+    """Forgets afterwards what was registered inside."""
+    before = {registry: copy.deepcopy(registry._entries) for registry in (ALGORITHMS, POLICIES)}
+    yield
+    for registry, entries in before.items():
+        registry._entries = entries
 
 
 def install(folder, target):

@@ -63,6 +63,11 @@ class SACPolicy(BaseTorchPolicy):
         self.low.copy_(torch.tensor(low))
         self.high.copy_(torch.tensor(high))
 
+    def check_observation(self, obs: dict[str, Any]) -> str | None:
+        """Return why a client's observation cannot be read here, None when it can."""
+        width = sum(state.shape[1] for state in obs["states"].values())
+        return None if width == self.config.obs_dim else f"states of width {width}, this run has {self.config.obs_dim}"
+
     # Acting ------------------------------------------------------------------------------------------------------
 
     def get_action_and_runtime_state(self, obs: dict[str, Any]) -> tuple[np.ndarray, PolicyRuntimeState]:
