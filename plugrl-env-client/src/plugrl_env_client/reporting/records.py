@@ -14,7 +14,17 @@ from plugrl_env_client.recording.durable import publish
 from plugrl_env_client.reporting.processes import ProcessStatus, total
 from plugrl_env_client.reporting.tally import Snapshot
 
-_PACKAGES = ("plugrl-env-client", "plugrl-protocol", "gymnasium", "mujoco", "numpy", "websockets")
+_PACKAGES = (
+    "plugrl-env-client",
+    "plugrl-protocol",
+    "av",
+    "gymnasium",
+    "h5py",
+    "mujoco",
+    "numpy",
+    "pyarrow",
+    "websockets",
+)
 
 
 def summary_text(outcome: str, snapshot: Snapshot) -> str:
