@@ -1,4 +1,4 @@
-"""What one test file registers is unknown to the next."""
+"""What one test file registers is unknown to the next; what tests of all algorithms need."""
 
 import pytest
 from plugrl_server.algorithm.registration import ALGORITHMS
@@ -15,3 +15,15 @@ def registries_forget():
     for registry, known in zip((POLICIES, ALGORITHMS), before, strict=True):
         for uid, entry in registry._entries.items():
             entry.user_class, entry.user_variants = known.get(uid, (None, {}))
+
+
+@pytest.fixture
+def device_waits(monkeypatch):
+    """A growing list of the calls by which a program waits for a tensor's numbers (rule 6)."""
+    import torch
+
+    waits = []
+    for name in ("item", "__float__", "__bool__", "tolist", "cpu"):
+        original = getattr(torch.Tensor, name)
+        monkeypatch.setattr(torch.Tensor, name, lambda *a, o=original, n=name: (waits.append(n), o(*a))[1])
+    return waits

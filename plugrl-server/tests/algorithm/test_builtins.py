@@ -1,5 +1,6 @@
 """The table of built-in algorithms names modules that register what it says."""
 
+import dataclasses
 import importlib
 import subprocess
 import sys
@@ -28,3 +29,38 @@ def test_lesson_23_importing_the_package_and_listing_import_no_torch():
         "assert {'ppo', 'dummy'} <= set(list_algos()); assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+OTHER_NAMES = {
+    *("lr", "actor_lr", "critic_lr", "actor_learning_rate", "q_learning_rate", "policy_learning_rate", "value_lr"),
+    *("discount", "lam", "gae_lam", "clip_range", "clip_eps", "clip_epsilon", "epochs", "num_epochs", "n_epochs"),
+    *(
+        "minibatch_size",
+        "mini_batch_size",
+        "rollout_size",
+        "rollout_steps",
+        "num_steps",
+        "replay_size",
+        "replay_capacity",
+    ),
+    *(
+        "grad_clip",
+        "grad_norm",
+        "kl_target",
+        "entropy_coef",
+        "value_coef",
+        "value_loss_coef",
+        "save_every",
+        "save_freq",
+    ),
+    *("total_steps", "total_timesteps", "max_steps", "n_steps"),
+}
+
+
+def test_one_name_per_idea_in_every_algorithm():
+    """learning_rate, gamma, clip_coef, update_epochs, batch_size, buffer_size, ...: never another name for one."""
+    for builtin in BUILTIN_ALGORITHMS:
+        for variant, config in ALGORITHMS.variants()[builtin.uid].items():
+            names = {field.name for field in dataclasses.fields(config)}
+            assert not names & OTHER_NAMES, (builtin.uid, variant)
+            assert "global_steps" in names

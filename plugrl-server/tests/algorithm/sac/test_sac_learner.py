@@ -198,6 +198,16 @@ def test_rule_2_truncation_bootstraps_and_termination_does_not():
         assert (losses[0] != losses[1]) == matters
 
 
+def test_rule_6_an_update_does_not_wait_for_the_device(device_waits):
+    learner, batch = make_learner(), make_batch()
+    device_waits.clear()
+    for _ in range(4):
+        learner.learn_from(batch)
+    assert device_waits == []
+    assert learner.metrics()
+    assert device_waits, "they are noticed where there are any"
+
+
 def test_rule_7_narrow_weights_are_trained_through_float32():
     """An update of 1e-6 is far below bfloat16's resolution, and still adds up: in the actor, critics and targets."""
     learner = make_learner(policy={"dtype": "bfloat16"}, learning_rate=1e-6, critic_learning_rate=1e-6)
