@@ -17,7 +17,7 @@ from plugrl_protocol.closing import (
     Close,
     complain,
 )
-from plugrl_protocol.codec.encoder import Pieces, encode_pieces
+from plugrl_protocol.codec.encoder import Pieces, encode, encode_pieces
 from plugrl_protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from plugrl_protocol.exchange import Exchange, Role, Turn
 from plugrl_protocol.messages import Feedback, Infer, Message, Metadata
@@ -194,7 +194,7 @@ class Connection:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def send_pieces(self, message: Message, now: float) -> Pieces:
-        """As `send`, the frame in pieces to be joined: large arrays are not copied, and are the message's own.
+        """As `send`, the frame in pieces to be joined: images are not copied, but are the message's own.
 
         Raises:
             LocalProtocolError: As for `send`.
@@ -204,8 +204,10 @@ class Connection:
         self._check_offered(message, LocalProtocolError)
         if isinstance(message, Infer):
             self._reusable.check(message)
-        frame = encode_pieces(message.to_wire())
-        self._check_size(sum(memoryview(piece).nbytes for piece in frame), LocalProtocolError)
+        images = isinstance(message, (Infer, Feedback)) and message.observation.images
+        frame = encode_pieces(message.to_wire()) if images else [encode(message.to_wire())]
+        size = len(frame[0]) if len(frame) == 1 else sum(memoryview(piece).nbytes for piece in frame)
+        self._check_size(size, LocalProtocolError)
         self._exchange.sent(self.role, message)
         if isinstance(message, Feedback) and REUSE in self._features:
             self._reusable.reported(message)

@@ -51,48 +51,47 @@ def encode(value: Any) -> bytes:
     Raises:
         LocalProtocolError: Something in `value` may not travel; the detail starts with its path.
     """
-    pieces = encode_pieces(value)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    pieces, judged = _written(value)
+    frame = b"".join(pieces)
+    if not judged and len(frame) >= MAX_WIDE_TEXT and _text_bytes(pieces) >= MAX_WIDE_TEXT:
+        check_encodable(value)
+    return frame
 
 
 def encode_pieces(value: Any) -> Pieces:
-    """As `encode`, the frame in pieces to be joined: one, or more where `value` holds large arrays.
-
-    The pieces are bytes and, not copied, the memory of large arrays in C order.
+    """As `encode`, the frame in pieces to be joined: bytes and, not copied, the memory of large arrays in C order.
 
     Raises:
         LocalProtocolError: As for `encode`.
     """
+    pieces, judged = _written(value)
+    if not judged and _text_bytes(pieces) >= MAX_WIDE_TEXT:
+        check_encodable(value)
+    frame: Pieces = []
+    begin = 0
+    for at, piece in enumerate(pieces):
+        if type(piece) is not bytes and piece.nbytes >= _APART:
+            frame += (b"".join(pieces[begin:at]), piece)
+            begin = at + 1
+    frame.append(b"".join(pieces[begin:]))
+    return frame
+
+
+def _written(value: Any) -> tuple[Pieces, bool]:
+    """The pieces of a frame, and whether the judge has seen it; otherwise its text has yet to be measured."""
     packer = _packers.packer
     pieces: Pieces = []
     try:
         if type(value) is dict:
             pieces.append(packer.pack_map_header(len(value)))
-            if _write_ordinary(value, packer, pieces, 1) > _ORDINARY_ITEMS:
-                raise NotAllowedError("many items")
-            frame = _gathered(pieces)
-            if (len(frame) == 1 and len(frame[0]) < MAX_WIDE_TEXT) or _text_bytes(pieces) < MAX_WIDE_TEXT:
-                return frame
+            if _write_ordinary(value, packer, pieces, 1) <= _ORDINARY_ITEMS:
+                return pieces, False
     except (ValueError, TypeError, OverflowError):
         pass  # the judge finds out what and where, or has nothing against it
     check_encodable(value)
     pieces.clear()
     _write(value, packer, pieces)
-    return _gathered(pieces)
-
-
-def _gathered(pieces: Pieces) -> Pieces:
-    """Join what lies between arrays that stay apart."""
-    apart = [at for at, piece in enumerate(pieces) if type(piece) is not bytes and memoryview(piece).nbytes >= _APART]
-    if not apart:
-        return [b"".join(pieces)]
-    frame: Pieces = []
-    begin = 0
-    for at in apart:
-        frame += (b"".join(pieces[begin:at]), pieces[at])
-        begin = at + 1
-    frame.append(b"".join(pieces[begin:]))
-    return frame
+    return pieces, True
 
 
 def _write_ordinary(value: dict[Any, Any], packer: msgpack.Packer, pieces: Pieces, depth: int) -> int:
