@@ -1,8 +1,9 @@
-"""A server that answers every infer with the same frame, and the least client that can talk to it.
+"""A server that answers every infer with the same frame, and the least clients that can talk to it.
 
 The server decodes nothing, so that what is left of an exchange is the client's. `MinimalClient` is what a client of
 this protocol costs at least: a blocking socket, frames by hand, `plugrl_protocol`'s codec, one env. It checks nothing,
-masks with zeros, and knows neither chunks nor episodes nor reconnects.
+masks with zeros, and knows neither chunks nor episodes nor reconnects. `CoreClient` does the same with the protocol's
+own messages and rules of the exchange, and masks as it must: the least that a client of ours may do.
 
 `python benchmarks/canned.py --shape n8` is only the server, as env_client.py starts it.
 """
@@ -23,7 +24,10 @@ import numpy as np
 import payloads
 from payloads import SHAPES, Shape
 from plugrl_env_client.envs.base_env import BaseEnv, Observation, Step
+from plugrl_env_client.link.frames import FrameWriter
 from plugrl_protocol.codec import decode, encode
+from plugrl_protocol.connection import Connection, Role, Timeouts
+from plugrl_protocol.messages import Action, Feedback, Infer
 from plugrl_protocol.spaces import BoxSpace
 from websocket_peers import BINARY, CLOSE, FINAL, RawClient
 
@@ -147,6 +151,29 @@ class MinimalClient(RawClient):
             outcome = {"rewards": rewards, "terminated": terminated, "truncated": truncated, "info": {}}
             data = {"obs": _seen(observation), **outcome}
             self._send(BINARY, encode({"message_type": "feedback", "data": data, **rows}))
+
+
+class CoreClient(MinimalClient):
+    """The same on `plugrl_protocol`'s core: checked messages in their turn, and real masks."""
+
+    def __init__(self, port: int, shape: Shape) -> None:
+        super().__init__(port, shape)
+        self._core = Connection(Role.CLIENT, now=time.monotonic(), timeouts=Timeouts(metadata=None))
+        self._core.receive(encode(payloads.metadata()), time.monotonic())
+        self._writer = FrameWriter()
+
+    def run(self, env: CannedEnv, exchanges: int) -> None:
+        """So many exchanges, one step each."""
+        observation = env.reset(None)
+        for _ in range(exchanges):
+            self._say(Infer(observation, self._envs, self._step_ids))
+            action = self._core.receive(bytes(self._receive()), time.monotonic())
+            assert isinstance(action, Action)
+            observation, rewards, terminated, truncated, _ = env.step(action.action[0])
+            self._say(Feedback(self._envs, self._step_ids, observation, rewards, terminated, truncated, {}))
+
+    def _say(self, message: Infer | Feedback) -> None:
+        self._sock.sendall(self._writer.write(self._core.send_pieces(message, time.monotonic())))
 
 
 def _seen(observation: Observation) -> dict[str, object]:

@@ -33,7 +33,7 @@ from plugrl_env_client.reporting.tally import Tally
 from plugrl_env_client.rollout import Rollout, RolloutOptions
 from rich.table import Table
 
-MINIMAL, OURS = "minimal", "env_client"
+MINIMAL, CORE, OURS = "minimal", "core", "env_client"
 TARGETS = {
     "cost_ratio_n1": ("at_most", 1.6),
     "cost_ratio_n8": ("at_most", 1.3),
@@ -64,6 +64,13 @@ def run_minimal(port: int, shape: Shape, env: canned.CannedEnv, exchanges: int) 
     client.close()
 
 
+def run_core(port: int, shape: Shape, env: canned.CannedEnv, exchanges: int) -> None:
+    """The least client on the protocol's own messages and rules."""
+    client = canned.CoreClient(port, shape)
+    client.run(env, exchanges)
+    client.close()
+
+
 def run_ours(port: int, shape: Shape, env: canned.CannedEnv, exchanges: int) -> None:
     """The env client from its rollout down; like the least client it sleeps at once while it waits."""
     address, interrupts = Address("127.0.0.1", port), Interrupts()
@@ -89,7 +96,7 @@ def run_ours(port: int, shape: Shape, env: canned.CannedEnv, exchanges: int) -> 
     ).run()
 
 
-CLIENTS = {MINIMAL: run_minimal, OURS: run_ours}
+CLIENTS = {MINIMAL: run_minimal, CORE: run_core, OURS: run_ours}
 
 
 def one_block(name: str, port: int, shape: Shape, count: int) -> Block:
@@ -101,12 +108,12 @@ def one_block(name: str, port: int, shape: Shape, count: int) -> Block:
 
 
 def measure_shape(shape: Shape, rounds: int, count: int, steps: measure.Steps) -> Rounds:
-    """`rounds` interleaved blocks of `count` exchanges of both clients."""
+    """`rounds` interleaved blocks of `count` exchanges of each client."""
     measured: Rounds = {name: [] for name in CLIENTS}
     with canned.start_server(shape) as server:
         port = int(server.wait_for(floors.READY, 30)[1])
         for turn in range(rounds):
-            for name in (MINIMAL, OURS) if turn % 2 else (OURS, MINIMAL):
+            for name in CLIENTS if turn % 2 else reversed(CLIENTS):
                 steps.begin(f"{shape.name}, round {turn + 1}: {name}")
                 measured[name].append(one_block(name, port, shape, count))
     return measured
@@ -133,7 +140,7 @@ def measure_cartpole(args: argparse.Namespace, steps: measure.Steps) -> dict[str
 
 
 def shape_results(measured: Rounds) -> dict[str, Any]:
-    """Both clients' medians and least processor time, and the ratios of ours to the least client."""
+    """Each client's medians and least processor time, and the ratios of ours to the least clients."""
     found: dict[str, Any] = {}
     for name, blocks in measured.items():
         cpu = [block.cpu_us for block in blocks]
@@ -146,6 +153,7 @@ def shape_results(measured: Rounds) -> dict[str, Any]:
     ours, least = measured[OURS], measured[MINIMAL]
     found["ratio_cpu"] = measure.median_ratio([b.cpu_us for b in ours], [b.cpu_us for b in least])
     found["ratio_least_cpu"] = round(min(b.cpu_us for b in ours) / min(b.cpu_us for b in least), 3)
+    found["ratio_core"] = measure.median_ratio([b.cpu_us for b in ours], [b.cpu_us for b in measured[CORE]])
     found["ratio_wall"] = measure.median_ratio([b.durations.mean for b in ours], [b.durations.mean for b in least])
     return found
 
@@ -176,7 +184,8 @@ def print_table(content: dict[str, Any]) -> None:
             figures = (found[name][key] for key in ("cpu_us", "least_cpu_us", "mean_us", "p50_us"))
             table.add_row(shape, name, *(f"{figure:.1f}" for figure in figures))
         ratios = (found[key] for key in ("ratio_cpu", "ratio_least_cpu", "ratio_wall"))
-        table.add_row(shape, "ratio", *(f"{ratio:.2f}" for ratio in ratios), end_section=True)
+        table.add_row(shape, "ours / minimal", *(f"{ratio:.2f}" for ratio in ratios))
+        table.add_row(shape, "ours / core", f"{found['ratio_core']:.2f}", end_section=True)
     measure.console.print(table)
     measure.console.print(f"CartPole, steps per second: {content['cartpole_steps_per_second']}")
     for key, target in content["targets"].items():
@@ -192,7 +201,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     """The options, checked."""
     parser = argparse.ArgumentParser(description="Cost of the env client, against the least client.")
     parser.add_argument("--shape", choices=SHAPES, action="append", help="only this one (repeatable; default all)")
-    parser.add_argument("--rounds", type=int, default=9, help="interleaved blocks of both clients (default 9)")
+    parser.add_argument("--rounds", type=int, default=9, help="interleaved blocks of each client (default 9)")
     parser.add_argument("--cartpole-rounds", type=int, default=3, help="turns of both CartPole clients (default 3)")
     parser.add_argument("--envs", type=int, default=CARTPOLE_ENVS, help="of CartPole (default 64)")
     parser.add_argument("--seconds", type=float, default=4.0, help="of CartPole in each turn (default 4)")
@@ -220,7 +229,7 @@ def main(argv: list[str] | None = None) -> int:
     chosen = [SHAPES[name] for name in args.shape or SHAPES]
     try:
         with measure.bounded(args.time_limit), measure.progress() as bar:
-            steps = measure.Steps(bar, 2 * (args.rounds * len(chosen) + args.cartpole_rounds))
+            steps = measure.Steps(bar, len(CLIENTS) * args.rounds * len(chosen) + 2 * args.cartpole_rounds)
             shapes = {shape.name: measure_shape(shape, args.rounds, exchanges(shape, args), steps) for shape in chosen}
             content = results(shapes, measure_cartpole(args, steps))
     except measure.BenchmarkError as error:

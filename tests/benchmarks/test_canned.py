@@ -9,12 +9,13 @@ from payloads import SHAPES
 from plugrl_protocol.codec import decode
 
 
-def test_the_least_client_runs_its_exchanges_against_the_canned_server():
+@pytest.mark.parametrize("client_type", [canned.MinimalClient, canned.CoreClient])
+def test_the_least_clients_run_their_exchanges_against_the_canned_server(client_type):
     shape, count = SHAPES["n8"], 20
     with canned.start_server(shape) as server:
         port = int(server.wait_for(floors.READY, 30)[1])
         env = canned.CannedEnv(shape, count, warm_up=5)
-        client = canned.MinimalClient(port, shape)
+        client = client_type(port, shape)
         client.run(env, 5 + count + 1)
         client.close()
     assert (np.diff(env.stamps) > 0).all()

@@ -20,7 +20,7 @@ except ImportError:  # no C compiler where websockets was installed
 BINARY = 0x82  # FIN and the opcode of a binary message
 _FIN, _CONTROL, _MASKED, _SIZE = 0x80, 0x08, 0x80, 0x7F
 _HEAD = 16  # room for the longest head, 14 bytes, so that the payload is aligned
-_SMALL = 4096  # bytes up to which new memory costs less than NumPy's calls
+_SMALL = 64 * 2**10  # bytes up to which new memory costs less than NumPy's calls
 _KEPT = 64 * 2**20  # a larger buffer is not kept for the next message
 
 
