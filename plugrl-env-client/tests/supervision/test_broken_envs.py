@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from plugrl_env_client.cli import main
-from plugrl_env_client.supervision import child
 
 NAME = "client process 0 (envs 0 to 2)"
 
@@ -50,36 +49,13 @@ def test_the_traceback_of_an_env_is_among_the_last_lines(broken, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["hang", "spin"])
-def test_a_child_that_hangs_is_named_and_shows_where(broken, capsys, how, monkeypatch):
-    monkeypatch.setattr(child, "_BEFORE_FIRST_STEP", 2)  # who keeps the interpreter to itself may not report even once
-    _, arguments = broken(how, "--hang-timeout", "3")
+def test_a_child_that_hangs_is_named_and_shows_where(broken, capsys):
+    _, arguments = broken("hang", "--hang-timeout", "5")
     assert main(arguments) == 1
     error = capsys.readouterr().err
-    assert re.search(re.escape(NAME) + r" hung: no (first )?env step for [36] s, and it was not waiting", error)
+    assert f"{NAME} hung: no env step for 5 s, and it was not waiting for the server. Its last lines, from " in error
     assert re.search(r'File ".*broken_env.py", line \d+ in break_down', error)
-    assert "hung" in summary()["processes"][0]["outcome"]
-
-
-@pytest.mark.slow
-def test_a_group_that_hangs_is_noticed_while_the_others_go_on(broken, capsys):
-    _, arguments = broken("hang", "--hang-timeout", "3", "--num-groups", "2", of=2)
-    assert main(arguments) == 1
-    assert f"{NAME} hung" in capsys.readouterr().err
-
-
-def test_a_child_that_hangs_while_it_makes_its_envs_has_more_time(broken, capsys, monkeypatch):
-    monkeypatch.setattr(child, "_BEFORE_FIRST_STEP", 1.5)
-    _, arguments = broken("hang", "--hang-timeout", "2", at_step=0)
-    assert main(arguments) == 1
-    assert f"{NAME} hung: no first env step for 3 s" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_an_env_that_does_not_close_hangs_too(broken, capsys):
-    _, arguments = broken("hang", "--hang-timeout", "3", "--num-steps", "20", at_step=-1)
-    assert main(arguments) == 1
-    assert f"{NAME} hung" in capsys.readouterr().err
+    assert summary()["processes"][0]["outcome"].startswith("failed: hung: ")
 
 
 def test_what_an_env_has_started_ends_with_its_process(broken, gone):

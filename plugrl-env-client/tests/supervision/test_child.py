@@ -9,6 +9,7 @@ import pytest
 from plugrl_env_client.client import Share
 from plugrl_env_client.envs.dummy_v1 import DummyConfig
 from plugrl_env_client.options import ClientOptions, Run
+from plugrl_env_client.registration import env_config, import_modules
 from plugrl_env_client.supervision import child as child_module
 from plugrl_env_client.supervision.child import Child
 
@@ -18,8 +19,9 @@ def make(tmp_path):
     """A child of two dummy envs of the run's seven, not started."""
     made = []
 
-    def new(share=None, **options):
-        run = Run("dummy-v1", DummyConfig(), dataclasses.replace(ClientOptions(num_envs=7), **options), 0, 0)
+    def new(share=None, *, env=None, **options):
+        uid, config = env or ("dummy-v1", DummyConfig())
+        run = Run(uid, config, dataclasses.replace(ClientOptions(num_envs=7), **options), 0, 0)
         made.append(Child(run, share or Share(1, 5, 2, 20, None), tmp_path / "1.log"))
         return made[-1]
 
@@ -87,6 +89,52 @@ def test_a_child_that_is_asked_to_end_before_it_can_hear_was_interrupted(make):
     child.terminate()
     followed(child)
     assert child.status.state == "interrupted"
+
+
+def hung(make, fake_server, actions, how, at_step, **options):
+    """The failure of a child that is found to hang as soon as it does."""
+    import_modules(["broken_env"])
+    config = env_config("broken-v1")(how=how, at_step=at_step, of=2)
+    port = served(fake_server, actions)
+    child = make(env=("broken-v1", config), server_port=port, modules=("broken_env",), **options)
+    child.start()
+    while not child.log.exists() or f"about to {how}" not in child.log.read_text():
+        multiprocessing.connection.wait(child.handles, 0.1)
+        assert child.look(0.0) is None
+    failure = child.look(1e6)
+    assert not child.is_alive
+    assert not failure.final
+    assert any("in break_down" in line for line in failure.last_lines)
+    return failure.text
+
+
+@pytest.mark.parametrize("how", ["hang", "spin"])
+@pytest.mark.parametrize("at_step", [0, 5, -1], ids=["made", "stepped", "closed"])
+def test_a_child_hangs_whether_it_waits_or_computes(make, fake_server, actions, how, at_step):
+    text = hung(make, fake_server, actions, how, at_step)
+    assert "client process 1 (envs 5 to 6) hung: no " in text
+
+
+def test_one_group_that_hangs_is_enough(make, fake_server, actions):
+    share = Share(0, 0, 3, None, None)  # one group of two envs, which hangs, and one of one env
+    assert "hung" in hung(make, fake_server, actions, "hang", 5, share=share, num_groups=2)
+
+
+def test_who_may_take_as_long_as_he_likes_never_hangs(make):
+    child = make(server_port=1, max_reconnects=1_000, hang_timeout=None)
+    child.start()
+    assert child.look(1e6) is None
+    assert child.is_alive
+
+
+def test_a_child_that_stops_reporting_is_found_out_even_if_nothing_can_be_shown(make, monkeypatch):
+    monkeypatch.setattr(child_module, "_STACKS_SECONDS", 0.2)
+    child = make(server_port=1, max_reconnects=1_000)
+    child.start()
+    os.kill(child._process.pid, signal.SIGSTOP)
+    failure = child.look(601.0)
+    assert failure.text.endswith("hung: no first env step for 600 s, and it was not waiting for the server")
+    assert child.is_over
 
 
 def test_the_last_one_to_be_killed_says_how(make):

@@ -44,7 +44,7 @@ def set_up_logs(level: str, *, quiet: bool, file: bool = False, also: logging.Ha
     logger.setLevel("ERROR" if quiet else level.upper())
 
 
-def last_lines(log: Path) -> list[str]:
+def last_lines(log: Path, count: int = TAIL_LINES) -> list[str]:
     """The end of a log file, without the empty lines; nothing where there is none."""
     try:
         with log.open("rb") as file:
@@ -53,4 +53,4 @@ def last_lines(log: Path) -> list[str]:
     except OSError:
         return []
     lines = (line[:_TAIL_WIDTH] for line in text.splitlines() if line.strip())
-    return list(lines)[-TAIL_LINES:]
+    return list(lines)[-count:]

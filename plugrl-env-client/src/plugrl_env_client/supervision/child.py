@@ -25,7 +25,9 @@ from plugrl_env_client.supervision.pulse import Pulse
 EXIT_SECONDS = 10.0  # from the last thing a child says to its exit
 FIRST_DELAY, LONGEST_DELAY = 1.0, 60.0  # before a restart; doubled for each that did not live for LONGEST_DELAY
 _BEFORE_FIRST_STEP = 5  # times --hang-timeout: simulators take long to load
-_STACKS_SECONDS = 0.5  # for a hung child to write down where it hangs
+_STACKS_SECONDS = 2.0  # at most, for a hung child to write down where it hangs
+_STACKS_LINES = 100  # of all threads
+_STACKS_PAUSE = 0.1  # after which nothing more of that is to come
 _NEWS_SECONDS = 5.0  # of silence are no news yet
 
 _logger = logging.getLogger(__name__)
@@ -249,13 +251,23 @@ class Child:
             limit *= _BEFORE_FIRST_STEP
         if self._pulse.quiet <= limit:
             return None
-        if process.pid is not None:
-            os.kill(process.pid, SHOW_STACKS)
-            process.join(_STACKS_SECONDS)
+        self._have_stacks_written(process)
         first = "" if self._pulse.started else "first "
         how = f"hung: no {first}env step for {limit:g} s, and it was not waiting for the server"
         self.kill(f"failed: {how}")
-        return Failure(f"{self.name} {how}", False, last_lines(self.log))
+        return Failure(f"{self.name} {how}", False, last_lines(self.log, _STACKS_LINES))
+
+    def _have_stacks_written(self, process: SpawnProcess) -> None:
+        if process.pid is None:
+            return
+        before = size = _size(self.log)
+        os.kill(process.pid, SHOW_STACKS)
+        until = time.monotonic() + _STACKS_SECONDS
+        while process.is_alive() and time.monotonic() < until:
+            process.join(_STACKS_PAUSE)
+            last, size = size, _size(self.log)
+            if before < last == size:
+                return
 
     def _left_to_do(self) -> Share:
         """The share, without the steps and episodes of earlier lives."""
@@ -286,6 +298,10 @@ def _kill_session(process: SpawnProcess) -> None:
     if process.pid is not None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
+
+
+def _size(log: Path) -> int:
+    return log.stat().st_size if log.exists() else 0
 
 
 def _exit_text(code: int | None) -> str:
