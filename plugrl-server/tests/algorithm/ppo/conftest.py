@@ -5,48 +5,12 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
-from plugrl_server.algorithm.base_algorithm import NO_NODE, FeedbackRows
+from context_bandit import Bandit
 from plugrl_server.algorithm.ppo.ppo import PPO
 from plugrl_server.algorithm.ppo.ppo_config import PPOConfig
 from plugrl_server.learning.rng import seed_everything
 from plugrl_server.policy.gaussian.gaussian_policy import GaussianPolicy
 from plugrl_server.policy.gaussian.gaussian_policy_config import GaussianPolicyConfig
-
-
-class Bandit:
-    """n environments of one-step episodes: the best action is the context, the cost the squared distance to it."""
-
-    def __init__(self, n=16):
-        self.n = n
-        self.round = 0
-
-    def observation(self):
-        # A function of the round alone, so that a resumed run sees the contexts the first one would have seen.
-        contexts = np.sin(np.arange(self.n) + 0.7 * self.round)[:, None]
-        return {"images": {}, "states": {"context": contexts}, "text": np.full(self.n, "")}
-
-    def rows(self, algorithm):
-        """One round of infer and feedback, as the server hands it to the algorithm."""
-        obs = self.observation()
-        action, runtime_state = algorithm.infer(obs)
-        train_state = algorithm.derive_train_state(runtime_state)
-        reward = -((action[:, 0, 0] - obs["states"]["context"][:, 0]) ** 2)
-        self.round += 1
-        no, yes = np.zeros(self.n, bool), np.ones(self.n, bool)
-        info = [{"episode": {"r": value, "l": 1}} for value in reward]
-        return FeedbackRows(
-            obs=obs,
-            runtime_state=runtime_state,
-            train_state=train_state,
-            terminated=no if self.round == 1 else yes,
-            truncated=no,
-            next_obs=self.observation(),
-            reward=reward.astype(np.float32),
-            info=info,
-            next_terminated=yes,
-            next_truncated=no,
-            nodes=[NO_NODE] * self.n,
-        )
 
 
 class SeeingBandit(Bandit):
