@@ -84,6 +84,13 @@ def test_nothing_in_time(pair):
     assert transport.receive(0.01) is Event.NOTHING
 
 
+def test_a_wait_of_no_time_ends_and_loses_nothing(pair):
+    transport, peer = pair
+    assert transport.receive(0.0) is Event.NOTHING
+    peer.sendall(frame(2, b"late"))
+    assert transport.receive(0.0) == b"late"
+
+
 def test_text_and_pong_are_told_apart(pair):
     transport, peer = pair
     peer.sendall(frame(1, b"hello") + frame(10))

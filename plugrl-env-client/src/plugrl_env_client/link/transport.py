@@ -36,6 +36,7 @@ BROKEN = Close(1006)
 _BUFFER_BYTES = 1 << 18
 _MOST_HELD = 1 << 16  # a larger frame leaves at once: to join it to the next one would cost more than it saves
 _PATIENCE = 1.0  # how long one receive blocks before a caller may look at its deadlines
+_SHORT = 0.25  # seconds from which on it does no harm that the kernel's own timeout is many milliseconds late
 _DONT_WAIT: int = getattr(socket, "MSG_DONTWAIT", 0)
 _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -237,10 +238,10 @@ class Transport:
         return count
 
     def _wait_and_read(self, patience: float) -> int | None:
-        if not self._kernel_waits:
+        if not self._kernel_waits or patience < _SHORT:
             return self._read() if self._wait(select.POLLIN, patience) else None
         if patience != self._kernel_patience:
-            seconds, rest = divmod(max(math.ceil(patience * 1e6), 1), 10**6)  # 0 would wait for ever
+            seconds, rest = divmod(math.ceil(patience * 1e6), 10**6)
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", seconds, rest))
             self._kernel_patience = patience
         return self._read(0)
