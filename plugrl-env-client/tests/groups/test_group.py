@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import time
 
 import numpy as np
 import pytest
@@ -136,6 +137,9 @@ def test_a_group_is_busy_while_its_envs_work_and_not_while_it_waits(fake_server,
     def script(peer):
         peer.greet()
         peer.infer()
+        until = time.monotonic() + 10
+        while group.vital().busy and time.monotonic() < until:  # it has sent, and is about to wait
+            continue
         look("waiting")
         peer.act(actions(2, 1)(peer.infers[-1]))
         peer.feedback()

@@ -1,22 +1,25 @@
 """Opening a connection: phases, refusals, and what is never negotiated."""
 
+import errno
 import socket
+import threading
 import time
 
 import pytest
+from plugrl_env_client.link import opening
 from plugrl_env_client.link.address import Address
-from plugrl_env_client.link.interrupts import Interrupts
+from plugrl_env_client.link.interrupts import Interrupted, Interrupts
 from plugrl_env_client.link.opening import ConnectError, open_transport, remaining
 
 
-def open_to(port, *, host="127.0.0.1", timeout=10.0, api_key=None):
+def open_to(port, *, host="127.0.0.1", timeout=10.0, api_key=None, interrupts=None):
     return open_transport(
         Address(host, port),
         api_key=api_key,
         max_frame=2**20,
         until=time.monotonic() + timeout,
         timeout=timeout,
-        interrupts=Interrupts(),
+        interrupts=interrupts or Interrupts(),
     )
 
 
@@ -134,3 +137,39 @@ def test_a_deadline_that_has_passed_is_an_error():
     with pytest.raises(ConnectError, match="connecting: no answer within the --connect-timeout of 3 s"):
         remaining(time.monotonic() - 1, "connecting", 3.0)
     assert 0 < remaining(time.monotonic() + 5, "connecting", 5.0) <= 5
+
+
+def test_whoever_is_connecting_to_nowhere_can_be_interrupted(monkeypatch):
+    """In a thread, where no signal ends a wait."""
+    monkeypatch.setattr(opening, "_NAP", 0.01)
+    main, ended = Interrupts(), []
+
+    def connect():
+        with pytest.raises(Interrupted):
+            open_to(9, host="192.0.2.1", timeout=60, interrupts=Interrupts(main))
+        ended.append(True)
+
+    monkeypatch.setattr(socket.socket, "connect_ex", lambda sock, where: errno.EINPROGRESS)
+    monkeypatch.setattr(opening.select, "poll", NeverReady)
+    thread = threading.Thread(target=connect)
+    thread.start()
+    main.requested = True
+    thread.join(10)
+    assert ended == [True]
+
+
+class NeverReady:
+    """The poll of a socket that nothing comes of."""
+
+    def register(self, sock, event):
+        pass
+
+    def poll(self, milliseconds):
+        return []
+
+
+def test_an_address_that_does_not_answer_takes_its_part_of_the_deadline(monkeypatch):
+    monkeypatch.setattr(socket.socket, "connect_ex", lambda sock, where: errno.EINPROGRESS)
+    monkeypatch.setattr(opening.select, "poll", NeverReady)
+    with pytest.raises(ConnectError, match=r"connecting: no answer within the --connect-timeout of 0\.05 s"):
+        open_to(9, timeout=0.05)

@@ -1,9 +1,14 @@
 """Opens a connection: TCP, TLS where asked for, and the WebSocket upgrade, within one deadline (field lesson 6)."""
 
+import errno
 import logging
+import math
+import os
+import select
 import socket
 import ssl
 import time
+from typing import Any
 
 from websockets.client import ClientProtocol
 from websockets.exceptions import InvalidStatus
@@ -17,6 +22,10 @@ from plugrl_env_client.link.transport import Closed, Transport
 # The library's debug level prints every frame, twice; nothing of it is for a user of this client.
 _logger = logging.getLogger("plugrl_env_client.websocket")
 _logger.setLevel(logging.WARNING)
+
+
+_UNDER_WAY = (errno.EINPROGRESS, errno.EWOULDBLOCK)
+_NAP = 0.5
 
 
 class ConnectError(Exception):
@@ -56,8 +65,7 @@ def open_transport(
         ConnectError: no connection.
         Interrupted: the user wants the client to end.
     """
-    with interrupts.waiting():
-        sock = _connect(address, until, timeout)
+    sock = _connect(address, until, timeout, interrupts)
     protocol = ClientProtocol(parse_uri(str(address)), max_size=max_frame, logger=_logger)
     transport = Transport(sock, protocol, interrupts, spin=spin)
     try:
@@ -80,9 +88,10 @@ def remaining(until: float, phase: str, timeout: float) -> float:
     return left
 
 
-def _connect(address: Address, until: float, timeout: float) -> socket.socket:
+def _connect(address: Address, until: float, timeout: float, interrupts: Interrupts) -> socket.socket:
     try:
-        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        with interrupts.waiting():
+            found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except OSError as err:
         raise ConnectError(f"looking up {address.host}: {err.strerror or err}") from err
     failure: OSError | None = None
@@ -90,9 +99,10 @@ def _connect(address: Address, until: float, timeout: float) -> socket.socket:
         sock = socket.socket(family, kind, proto)
         try:
             # An address that swallows packets must not use up what the others need.
-            sock.settimeout(remaining(until, "connecting", timeout) / (len(found) - tried))
-            sock.connect(where)
-            return _prepared(sock, address)
+            _reach(sock, where, remaining(until, "connecting", timeout) / (len(found) - tried), interrupts)
+            sock.settimeout(remaining(until, "connecting", timeout))  # for the handshake of TLS
+            with interrupts.waiting():
+                return _prepared(sock, address)
         except OSError as err:
             sock.close()
             failure = err
@@ -102,6 +112,31 @@ def _connect(address: Address, until: float, timeout: float) -> socket.socket:
     if isinstance(failure, TimeoutError):
         remaining(0.0, "connecting", timeout)
     raise ConnectError(f"connecting: {_reason(failure)}")
+
+
+def _reach(sock: socket.socket, where: Any, seconds: float, interrupts: Interrupts) -> None:
+    """Connect a socket, in short waits: in another thread than the main one no signal interrupts them.
+
+    Raises:
+        OSError: there is nobody, or no answer in time.
+        Interrupted: the user wants the client to end.
+    """
+    until = time.monotonic() + seconds
+    sock.setblocking(False)
+    failure = sock.connect_ex(where)
+    if failure in _UNDER_WAY:
+        poller = select.poll()
+        poller.register(sock, select.POLLOUT)
+        there: object = None
+        while not there:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            with interrupts.waiting():
+                there = poller.poll(math.ceil(1000 * min(left, _NAP)))
+        failure = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if failure:
+        raise OSError(failure, os.strerror(failure))
 
 
 def _prepared(sock: socket.socket, address: Address) -> socket.socket:
