@@ -176,7 +176,8 @@ class ChunkPlan:
         """
         together = self._together
         if together is not None:
-            return together.chunk[min(together.cursor, together.limit - 1)].copy()
+            same: np.ndarray = together.chunk[min(together.cursor, together.limit - 1)].copy()
+            return same
         actions: np.ndarray = self._actions[np.minimum(self._cursor, self._limit - 1), self._everyone]
         return actions
 
