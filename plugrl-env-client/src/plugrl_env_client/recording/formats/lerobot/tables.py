@@ -19,7 +19,7 @@ from plugrl_env_client.recording.episode import Episode
 from plugrl_env_client.recording.formats.lerobot.features import Stats, columns, image_features
 from plugrl_env_client.recording.formats.picture import coloured, png
 
-_GROWS_UNTIL = 2**20  # bytes
+_GROWS_UNTIL = 2**18  # bytes
 _CHUNK = 1000
 _PICTURE = pa.struct({"bytes": pa.binary(), "path": pa.string()})
 _KINDS = ("min", "max", "mean", "std", "count")
