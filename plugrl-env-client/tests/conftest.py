@@ -5,6 +5,7 @@ It shares the protocol's codec with the client but none of the client's socket c
 
 import contextlib
 import dataclasses
+import logging
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -17,6 +18,16 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 
 WAIT = 20.0
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_they_were():
+    """A test that calls `main` sets up logs, which is for a whole process: undone after it."""
+    logger = logging.getLogger("plugrl_env_client")
+    handlers, level, propagate = logger.handlers[:], logger.level, logger.propagate
+    yield
+    logger.handlers[:], logger.propagate = handlers, propagate
+    logger.setLevel(level)
 
 
 class Peer:
