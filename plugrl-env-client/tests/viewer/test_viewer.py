@@ -65,7 +65,8 @@ def test_a_run_can_be_watched(fake_server, groups):
         get(port, "/")
 
 
-def test_a_port_in_use_is_a_mistake_of_the_command(capsys):
+def test_a_port_in_use_is_a_mistake_of_the_command(capsys, monkeypatch):
+    monkeypatch.setattr("plugrl_env_client.cli.set_up_logs", lambda *args, **kwargs: None)
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
