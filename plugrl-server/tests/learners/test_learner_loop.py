@@ -151,7 +151,12 @@ def test_ppo_after_a_resume(pair):
 
 
 SMALL_FLOW = {"hidden_sizes": None, "actor_hidden_sizes": (16, 16), "critic_hidden_sizes": (16, 16)}
-SMALL_DIFFUSION = {"hidden_sizes": None, "actor_sizes": (16, 16, 16), "critic_sizes": (16, 16, 16), "num_steps": 4}
+SMALL_DIFFUSION = {
+    "hidden_sizes": None,
+    "actor_hidden_sizes": (16, 16, 16),
+    "critic_hidden_sizes": (16, 16, 16),
+    "num_steps": 4,
+}
 SIZES = {"global_steps": 1000, "buffer_size": 72, "update_epochs": 2, "learning_rate": 3e-3}
 
 

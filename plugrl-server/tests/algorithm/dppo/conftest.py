@@ -15,7 +15,13 @@ from plugrl_server.policy.dppo.dppo_policy_config import DPPOPolicySmallConfig
 def _make_dppo(seed=0, policy=(), **changes):
     seed_everything(seed)
     torch.set_num_threads(1)
-    sizes = {"obs_dim": 1, "action_dim": 1, "device": "cpu", "actor_sizes": (32, 32, 32), "critic_sizes": (32,)}
+    sizes = {
+        "obs_dim": 1,
+        "action_dim": 1,
+        "device": "cpu",
+        "actor_hidden_sizes": (32, 32, 32),
+        "critic_hidden_sizes": (32,),
+    }
     made = DPPOPolicy(DPPOPolicySmallConfig(**{**sizes, **dict(policy)}))
     sizes = {"global_steps": 100_000, "buffer_size": 128, "batch_size": 32, "update_epochs": 2}
     return DPPO(DPPOConfig(**{**sizes, **changes}), made)

@@ -119,7 +119,13 @@ class TestDPPOWithDiffusion(AlgorithmContract):
     images: ClassVar = {"eye": (40, 40, 3)}
 
     def make_policy(self):
-        sizes = {"actor_sizes": (8,), "critic_sizes": (8,), "action_horizon": 2, "num_steps": 2, "device": "cpu"}
+        sizes = {
+            "actor_hidden_sizes": (8,),
+            "critic_hidden_sizes": (8,),
+            "action_horizon": 2,
+            "num_steps": 2,
+            "device": "cpu",
+        }
         return DPPOPolicy(self.sized(DPPOPolicySmallConfig(**sizes)))
 
     def make_algorithm(self):
@@ -145,5 +151,11 @@ class TestDPPOPolicy(PolicyContract):
     images: ClassVar = {"eye": (40, 40, 3)}
 
     def make_policy(self):
-        sizes = {"actor_sizes": (8,), "critic_sizes": (8,), "action_horizon": 2, "num_steps": 2, "device": "cpu"}
+        sizes = {
+            "actor_hidden_sizes": (8,),
+            "critic_hidden_sizes": (8,),
+            "action_horizon": 2,
+            "num_steps": 2,
+            "device": "cpu",
+        }
         return DPPOPolicy(self.sized(DPPOPolicySmallConfig(**sizes)))

@@ -8,7 +8,13 @@ from plugrl_server.policy.registration import list_policies
 
 def test_the_default_is_the_paper_s_and_variants_are_fine():
     config = DPPOPolicyConfig()
-    sizes = (config.action_horizon, config.num_steps, config.actor_sizes, config.critic_sizes, config.min_sampling_std)
+    sizes = (
+        config.action_horizon,
+        config.num_steps,
+        config.actor_hidden_sizes,
+        config.critic_hidden_sizes,
+        config.min_sampling_std,
+    )
     assert sizes == (4, 20, (512,) * 3, (256,) * 3, 0.1)
     for variant in list_policies()["dppo-policy"].values():
         variant().check()
@@ -17,10 +23,10 @@ def test_the_default_is_the_paper_s_and_variants_are_fine():
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"actor_sizes": ()}, r"--policy\.actor-sizes : name widths"),
-        ({"critic_sizes": (64, 0)}, r"--policy\.critic-sizes 64 0: name widths"),
-        ({"time_dim": 5}, r"--policy\.time-dim 5: must be an even number"),
-        ({"time_dim": 2}, r"--policy\.time-dim 2: must be an even number of at least 4"),
+        ({"actor_hidden_sizes": ()}, r"--policy\.actor-hidden-sizes : name widths"),
+        ({"critic_hidden_sizes": (64, 0)}, r"--policy\.critic-hidden-sizes 64 0: name widths"),
+        ({"time_embedding": 5}, r"--policy\.time-embedding 5: must be an even number"),
+        ({"time_embedding": 2}, r"--policy\.time-embedding 2: must be an even number of at least 4"),
     ],
 )
 def test_what_makes_no_network_is_refused(change, problem):

@@ -106,7 +106,13 @@ def saved(folder, backbone, **changes):
 
 def fine_tunable(folder, **changes):
     known = {"state_keys": ("arm", "base"), "obs_dim": 3, "image_shapes": {"top": SHAPE}, "action_dim": 2}
-    options = {"policy_path": folder, "device": "cpu", "critic_sizes": (8,), "task": "push it", "action_space": SPACE}
+    options = {
+        "policy_path": folder,
+        "device": "cpu",
+        "critic_hidden_sizes": (8,),
+        "task": "push it",
+        "action_space": SPACE,
+    }
     config = LeRobotFlowPolicyConfig(**{**known, **options, **changes})
     config.check()
     return LeRobotFlowPolicy(config)

@@ -15,7 +15,7 @@ SPACE = BoxSpace((2,), np.dtype("f4"), np.full(2, -5, "f4"), np.full(2, 5, "f4")
 
 def policy(folder, **changes):
     known = {"obs_dim": 3, "action_dim": 2, "state_keys": ("arm", "base"), "image_shapes": {}, "action_space": SPACE}
-    options = {"policy_path": folder, "device": "cpu", "critic_sizes": (8,), **known, **changes}
+    options = {"policy_path": folder, "device": "cpu", "critic_hidden_sizes": (8,), **known, **changes}
     return LeRobotDiffusionPolicy(LeRobotDiffusionPolicyConfig(**options))
 
 
@@ -101,5 +101,5 @@ class TestContract(PolicyContract):
         self.saved = fake_lerobot(kind="diffusion")
 
     def make_policy(self):
-        sizes = {"num_steps": 3, "critic_sizes": (8,), "device": "cpu"}
+        sizes = {"num_steps": 3, "critic_hidden_sizes": (8,), "device": "cpu"}
         return LeRobotDiffusionPolicy(self.sized(LeRobotDiffusionPolicyConfig(policy_path=self.saved, **sizes)))

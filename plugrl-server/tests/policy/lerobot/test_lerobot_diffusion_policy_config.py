@@ -20,7 +20,7 @@ def test_horizon_and_steps_are_the_checkpoint_s_by_default():
     ("change", "words"),
     [
         ({"policy_path": None}, "--policy.policy-path FOLDER is missing"),
-        ({"critic_sizes": ()}, "--policy.critic-sizes"),
+        ({"critic_hidden_sizes": ()}, "--policy.critic-hidden-sizes"),
         ({"num_steps": 0}, "--policy.num-steps 0"),
     ],
 )

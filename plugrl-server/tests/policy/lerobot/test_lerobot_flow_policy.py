@@ -19,7 +19,13 @@ SHAPES = {"top": (8, 8, 3)}
 
 def policy(folder, **changes):
     known = {"obs_dim": 3, "action_dim": 2, "state_keys": ("arm", "base"), "action_space": SPACE}
-    options = {"policy_path": folder, "device": "cpu", "critic_sizes": (8,), "image_shapes": SHAPES, "task": "push"}
+    options = {
+        "policy_path": folder,
+        "device": "cpu",
+        "critic_hidden_sizes": (8,),
+        "image_shapes": SHAPES,
+        "task": "push",
+    }
     return LeRobotFlowPolicy(LeRobotFlowPolicyConfig(**{**known, **options, **changes}))
 
 
@@ -111,7 +117,7 @@ class FlowOfContract:
         self.saved = fake_lerobot(kind="smolvla", images=["top"], size=40)
 
     def make_policy(self):
-        sizes = {"num_steps": 3, "critic_sizes": (8,), "device": "cpu"}
+        sizes = {"num_steps": 3, "critic_hidden_sizes": (8,), "device": "cpu"}
         return LeRobotFlowPolicy(self.sized(LeRobotFlowPolicyConfig(policy_path=self.saved, **sizes)))
 
 

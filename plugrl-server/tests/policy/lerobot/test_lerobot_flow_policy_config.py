@@ -20,7 +20,7 @@ def test_horizon_and_steps_are_the_checkpoint_s_by_default():
     ("change", "words"),
     [
         ({"policy_path": None}, "--policy.policy-path FOLDER is missing"),
-        ({"critic_sizes": (8, 0)}, "--policy.critic-sizes 8 0"),
+        ({"critic_hidden_sizes": (8, 0)}, "--policy.critic-hidden-sizes 8 0"),
         ({"num_steps": 0}, "--policy.num-steps 0"),
         ({"dtype": "bfloat16"}, "--policy.dtype bfloat16"),
     ],

@@ -262,7 +262,7 @@ def test_what_does_not_fit_is_refused_with_both_sides(tmp_path):
 def test_dppo_learns_with_it_and_changes_lerobot_s_weights(tmp_path):
     saved(tmp_path, diffusion())
     torch.manual_seed(0)
-    policy = fine_tunable(tmp_path, num_steps=5, critic_sizes=(16, 16, 16))
+    policy = fine_tunable(tmp_path, num_steps=5, critic_hidden_sizes=(16, 16, 16))
     algorithm = DPPO(
         DPPOConfig(buffer_size=16, batch_size=16, update_epochs=2, finetuned_steps=3, global_steps=64), policy
     )
@@ -282,7 +282,7 @@ def test_dppo_learns_with_it_and_changes_lerobot_s_weights(tmp_path):
     algorithm.post_learn()
     assert all(np.isfinite(value) for value in metrics.values())
     assert any(not torch.equal(value, before[name]) for name, value in policy.model.named_parameters())
-    again = fine_tunable(tmp_path, num_steps=5, critic_sizes=(16, 16, 16))
+    again = fine_tunable(tmp_path, num_steps=5, critic_hidden_sizes=(16, 16, 16))
     again.load_state_dict(policy.state_dict())
     policy.deterministic = again.deterministic = True
     assert np.array_equal(policy.get_action_and_runtime_state(OBS)[0], again.get_action_and_runtime_state(OBS)[0])

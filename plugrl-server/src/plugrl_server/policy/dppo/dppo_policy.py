@@ -36,9 +36,9 @@ class DPPOPolicy(DiffusionPolicy):
         self.encoder = ObservationEncoder(config, self.obs_dim, self.image_shapes)
         self.critic_encoder = ObservationEncoder(config, self.obs_dim, self.image_shapes)
         width = self.encoder.out_dim
-        self.embedding = StepEmbedding(self.num_steps, config.time_dim)
-        self.actor = residual_mlp(numbers + config.time_dim + width, config.actor_sizes, numbers, nn.ReLU)
-        self.critic = residual_mlp(width, config.critic_sizes, 1, nn.Mish)
+        self.embedding = StepEmbedding(self.num_steps, config.time_embedding)
+        self.actor = residual_mlp(numbers + config.time_embedding + width, config.actor_hidden_sizes, numbers, nn.ReLU)
+        self.critic = residual_mlp(width, config.critic_hidden_sizes, 1, nn.Mish)
         self.to(self.device, self.dtype)
 
     def condition(self, features: Tree) -> torch.Tensor:

@@ -12,25 +12,25 @@ from plugrl_server.policy.registration import register_policy_config
 class DPPOPolicyConfig(DiffusionPolicyConfig):
     """A diffusion over chunks by residual MLPs, sized as in the DPPO paper's locomotion tasks."""
 
-    actor_sizes: tuple[int, ...] = (512, 512, 512)
+    actor_hidden_sizes: tuple[int, ...] = (512, 512, 512)
     """Widths of the hidden layers of the network that predicts the noise."""
-    critic_sizes: tuple[int, ...] = (256, 256, 256)
+    critic_hidden_sizes: tuple[int, ...] = (256, 256, 256)
     """Widths of the hidden layers of the value network."""
-    time_dim: int = 16
+    time_embedding: int = 16
     """Numbers in the embedding of the denoising step; even."""
 
     def check(self) -> None:
         """Refuse sizes that make no network."""
         super().check()
-        for name in ("actor_sizes", "critic_sizes"):
+        for name in ("actor_hidden_sizes", "critic_hidden_sizes"):
             sizes = getattr(self, name)
             require(
                 len(sizes) > 0 and all(size >= 1 for size in sizes),
                 f"--policy.{name.replace('_', '-')} {' '.join(map(str, sizes))}: name widths of at least 1.",
             )
         require(
-            self.time_dim >= 4 and self.time_dim % 2 == 0,
-            f"--policy.time-dim {self.time_dim}: must be an even number of at least 4.",
+            self.time_embedding >= 4 and self.time_embedding % 2 == 0,
+            f"--policy.time-embedding {self.time_embedding}: must be an even number of at least 4.",
         )
 
 
@@ -41,5 +41,5 @@ class DPPOPolicySmallConfig(DPPOPolicyConfig):
 
     action_horizon: int = 1
     num_steps: int = 5
-    actor_sizes: tuple[int, ...] = (64, 64, 64)
-    critic_sizes: tuple[int, ...] = (64, 64, 64)
+    actor_hidden_sizes: tuple[int, ...] = (64, 64, 64)
+    critic_hidden_sizes: tuple[int, ...] = (64, 64, 64)

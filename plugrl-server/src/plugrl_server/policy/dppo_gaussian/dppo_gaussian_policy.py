@@ -43,7 +43,7 @@ class DPPOGaussianPolicy(GaussianPolicy):
 
     def make_critic(self, inputs: int) -> nn.Sequential:
         """Return the critic's network."""
-        return residual_mlp(inputs, self.config.critic_sizes, 1, nn.Mish)
+        return residual_mlp(inputs, self.config.critic_hidden_sizes, 1, nn.Mish)
 
     # Deviations --------------------------------------------------------------------------------------------------
 

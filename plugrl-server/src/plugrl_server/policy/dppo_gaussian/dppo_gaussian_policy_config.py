@@ -19,7 +19,7 @@ class DPPOGaussianPolicyConfig(ActorCriticConfig):
     """Actions in a chunk."""
     hidden_sizes: tuple[int, ...] = (512, 512, 512)
     """Widths of the hidden layers of the actor; two after the first are a residual block."""
-    critic_sizes: tuple[int, ...] = (256, 256, 256)
+    critic_hidden_sizes: tuple[int, ...] = (256, 256, 256)
     """Widths of the hidden layers of the critic."""
     std: float = 0.1
     """Standard deviation at the start, in units in which an action's bounds are -1 and 1."""
@@ -31,7 +31,7 @@ class DPPOGaussianPolicyConfig(ActorCriticConfig):
     def check(self) -> None:
         """Refuse sizes that make no network, and deviations out of order."""
         super().check()
-        for name in ("hidden_sizes", "critic_sizes"):
+        for name in ("hidden_sizes", "critic_hidden_sizes"):
             sizes = getattr(self, name)
             require(
                 len(sizes) > 0 and all(size >= 1 for size in sizes),

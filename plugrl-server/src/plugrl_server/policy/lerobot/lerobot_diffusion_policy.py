@@ -88,7 +88,7 @@ class LeRobotDiffusionPolicy(DiffusionPolicy):
             encoders: Any = self.model.rgb_encoder
             one: Any = encoders[0] if isinstance(encoders, nn.ModuleList) else encoders
             width += len(images) * int(one.feature_dim)
-        self.critic = residual_mlp(width, config.critic_sizes, 1, nn.Mish)
+        self.critic = residual_mlp(width, config.critic_hidden_sizes, 1, nn.Mish)
         self.to(self.device, self.dtype)
 
     def _use_schedule(self, alphas_cumprod: np.ndarray) -> None:

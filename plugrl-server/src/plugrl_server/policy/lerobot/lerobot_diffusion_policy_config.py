@@ -27,15 +27,15 @@ class LeRobotDiffusionPolicyConfig(DiffusionPolicyConfig):
     """Denoising steps; default: as many as lerobot takes."""
     normalize_observations: bool = False
     """Normalise states by their running statistics too; lerobot's own normalisation is always applied."""
-    critic_sizes: tuple[int, ...] = (256, 256, 256)
+    critic_hidden_sizes: tuple[int, ...] = (256, 256, 256)
     """Widths of the hidden layers of the value network."""
 
     def check(self) -> None:
         """Refuse a missing folder's name, and sizes that make no network."""
         super().check()
         require(self.policy_path is not None, "--policy.policy-path FOLDER is missing: where lerobot saved the policy.")
-        sizes = " ".join(map(str, self.critic_sizes))
+        sizes = " ".join(map(str, self.critic_hidden_sizes))
         require(
-            len(self.critic_sizes) > 0 and min(self.critic_sizes) >= 1,
-            f"--policy.critic-sizes {sizes}: name widths of at least 1.",
+            len(self.critic_hidden_sizes) > 0 and min(self.critic_hidden_sizes) >= 1,
+            f"--policy.critic-hidden-sizes {sizes}: name widths of at least 1.",
         )

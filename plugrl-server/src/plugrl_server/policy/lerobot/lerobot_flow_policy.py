@@ -72,7 +72,7 @@ class LeRobotFlowPolicy(FlowPolicy):
         self.model = pretrained.policy.model
         self._pretrained = (pretrained,)  # in a tuple, so that the module is registered once
         width = self.obs_dim + len(self.image_keys) * int(self.model.state_proj.out_features)
-        self.critic = residual_mlp(width, config.critic_sizes, 1, nn.Mish)
+        self.critic = residual_mlp(width, config.critic_hidden_sizes, 1, nn.Mish)
         self.to(self.device, self.dtype)
 
     # Observations ------------------------------------------------------------------------------------------------
