@@ -35,7 +35,7 @@ class Row:
 
     def run_name(self, seed: int) -> str:
         """The run folder's name."""
-        return f"{self.env.lower()}-seed{seed}"
+        return f"{self.algo.split()[1]}-{self.env.lower()}-seed{seed}"
 
     def run_folder(self, base: Path, seed: int) -> Path:
         """Where the server keeps this run."""

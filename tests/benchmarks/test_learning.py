@@ -34,6 +34,11 @@ def test_every_row_is_a_command_that_can_start(name, tmp_path):
     check(ROWS[name].command(tmp_path, 0))
 
 
+def test_no_two_runs_share_a_folder(tmp_path):
+    folders = [row.run_folder(tmp_path, seed) for row in ROWS.values() for seed in range(row.seeds)]
+    assert len({*folders}) == len(folders)
+
+
 def test_a_resumed_run_has_no_seed_of_its_own(tmp_path):
     command = ROWS["ppo-cartpole"].command(tmp_path, 3, resume=True)
     assert "--resume" in command
