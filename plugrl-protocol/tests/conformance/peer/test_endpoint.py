@@ -108,6 +108,7 @@ def test_finish_is_bounded(raw):
         (masked(Opcode.CONT, b"of nothing"), "ProtocolError"),
         (masked(Opcode.BINARY, bytes(1001)), "PayloadTooBig"),
     ],
+    ids=["unmasked", "opcode", "continuation", "size"],  # masks are random, and ids must not be
 )
 def test_bytes_against_rfc_6455_are_a_fault_of_the_peer(raw, data, fault):
     endpoint, theirs = raw
