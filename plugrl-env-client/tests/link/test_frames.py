@@ -74,7 +74,7 @@ def test_a_read_of_one_whole_frame_is_spotted(size):
         sent(b"ab", fin=False),
         Frame(Opcode.BINARY, b"ab").serialize(mask=True),
     ],
-    ids=range(8),  # masks are random, and ids must not be
+    ids=range(9),  # masks are random, and ids must not be
 )
 def test_everything_else_is_for_the_core(data):
     assert FrameSpotter().payload(memoryview(data)) is None
