@@ -107,7 +107,7 @@ def test_acting_and_learning_sample_the_same_distribution(sizes):
     acted = policy.get_action_and_runtime_state(obs)[1]["sample"]
     noise = torch.from_numpy(np.random.default_rng(5).standard_normal((64, 2), dtype=np.float32))
     with torch.no_grad():
-        learned, _ = policy.sample(policy.encoder(policy.features(policy.observe(obs))), noise)
+        learned, _ = policy.sample(policy.encode(policy.features(policy.observe(obs))), noise)
     np.testing.assert_allclose(acted, learned.numpy(), atol=1e-6)
 
 
@@ -168,8 +168,8 @@ def test_narrow_weights_have_a_float32_temperature():
     assert policy.actor[0].weight.dtype == torch.bfloat16
     assert policy.log_alpha.dtype == torch.float32
     features = policy.features(policy.observe(observation(4)))
-    chunks, log_prob = policy.sample(policy.encoder(features), torch.zeros(4, 2))
-    values = policy.q_values(policy.encoder(features), chunks)
+    chunks, log_prob = policy.sample(policy.encode(features), torch.zeros(4, 2))
+    values = policy.q_values(policy.encode(features), chunks)
     assert {tensor.dtype for tensor in (chunks, log_prob, values)} == {torch.float32}
 
 
@@ -180,7 +180,7 @@ def test_images_are_encoded_by_the_critic_s_encoder():
     assert actions.shape == (5, 1, 2)
     features = policy.features(policy.observe(obs))
     chunks = torch.from_numpy(runtime_state["sample"])
-    values = policy.q_values(policy.encoder(features), chunks)
+    values = policy.q_values(policy.encode(features), chunks)
     torch.testing.assert_close(policy.target_q_values(features, chunks), values)
     values.sum().backward()
     assert all(parameter.grad is not None for parameter in policy.critic_parameters())

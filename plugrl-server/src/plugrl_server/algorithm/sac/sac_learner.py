@@ -171,11 +171,11 @@ class SACLearner:
         )
         with torch.no_grad():
             next_features = policy.features(batch.next_obs)
-            next_chunks, next_log_prob = policy.sample(policy.encoder(next_features), self._noise(len(reward)))
+            next_chunks, next_log_prob = policy.sample(policy.encode(next_features), self._noise(len(reward)))
             next_q = policy.target_q_values(next_features, next_chunks)
             alpha = policy.log_alpha.exp()
             target = soft_target(reward, terminated.float(), next_q, next_log_prob, alpha, self.config.gamma)
-        q = policy.q_values(policy.encoder(features), chunks)
+        q = policy.q_values(policy.encode(features), chunks)
         loss = critic_loss(q, target)
         self.critic_optimizer.zero_grad()
         backward(loss, self._weight)
@@ -186,7 +186,7 @@ class SACLearner:
     def _update_actor(self, features: Tree) -> None:
         policy = self.policy
         with torch.no_grad():
-            encoded = policy.encoder(features)
+            encoded = policy.encode(features)
         chunks, log_prob = policy.sample(encoded, self._noise(len(encoded)))
         loss = actor_loss(log_prob, policy.q_values(encoded, chunks), policy.log_alpha.detach().exp())
         self.actor_optimizer.zero_grad()

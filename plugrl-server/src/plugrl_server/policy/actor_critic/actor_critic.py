@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from plugrl_server.learning.trees import Tree
-from plugrl_server.policy.actor_critic.acceleration import autocast, compiled
+from plugrl_server.policy.acceleration.acceleration import accelerated
 from plugrl_server.policy.actor_critic.actor_critic_config import ActorCriticConfig
 from plugrl_server.policy.actor_critic.mlp import NumpyMLP, tanh_mlp
 from plugrl_server.policy.encoders.observation_encoder import ObservationEncoder
@@ -44,7 +44,8 @@ class ActorCritic(ReadsObservations):
         self.actor = self.make_actor(self.encoder.out_dim, outputs, actor_gain)
         self.critic = self.make_critic(self.encoder.out_dim)
         self._numpy_actor = NumpyMLP(self.actor)
-        self._networks = compiled(_networks, self.device) if config.compile else _networks
+        self._networks = accelerated(_networks, config, self.device)
+        self._value = accelerated(_value, config, self.device)
 
     def make_actor(self, inputs: int, outputs: int, gain: float) -> nn.Sequential:
         """Return the actor's network."""
@@ -67,15 +68,12 @@ class ActorCritic(ReadsObservations):
 
     def outputs_and_value(self, features: Tree) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the actor's outputs f4[N, outputs] and the value f4[N] of N observations."""
-        with autocast(self.device, self.config.autocast):
-            outputs, value = self._networks(self.encoder, self.actor, self.critic, features)
+        outputs, value = self._networks(self.encoder, self.actor, self.critic, features)
         return outputs.float(), value.squeeze(-1).float()
 
     def value(self, features: Tree) -> torch.Tensor:
         """Return the value of N observations, f4[N]."""
-        with autocast(self.device, self.config.autocast):
-            value: torch.Tensor = self.critic(self.encoder(features))
-        return value.squeeze(-1).float()
+        return self._value(self.encoder, self.critic, features).squeeze(-1).float()
 
     # Acting ------------------------------------------------------------------------------------------------------
 
@@ -96,3 +94,8 @@ def _networks(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     encoded = encoder(features)
     return actor(encoded), critic(encoded)
+
+
+def _value(encoder: nn.Module, critic: nn.Module, features: Tree) -> torch.Tensor:
+    value: torch.Tensor = critic(encoder(features))
+    return value

@@ -7,11 +7,12 @@ import tyro
 from plugrl_protocol.spaces import ActionSpace
 
 from plugrl_server.common.config_error import require
+from plugrl_server.policy.acceleration.acceleration_config import AccelerationConfig
 from plugrl_server.policy.encoders.observation_config import ObservationConfig
 
 
 @dataclasses.dataclass
-class ActorCriticConfig(ObservationConfig):
+class ActorCriticConfig(AccelerationConfig, ObservationConfig):
     """Two tanh MLPs over the states, side by side in the order of their names, and what a CNN makes of each image."""
 
     action_dim: int | None = None
@@ -23,10 +24,6 @@ class ActorCriticConfig(ObservationConfig):
     """Widths of the hidden layers of both networks."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """Type of the weights; other than float32 they are trained through float32 master copies."""
-    autocast: Literal["off", "bf16"] = "off"
-    """Run the networks' matrix products in bfloat16 while learning; the weights stay as they are."""
-    compile: bool = False
-    """Compile the networks' forward and backward pass for learning (torch.compile); worth it for large networks."""
 
     def check(self) -> None:
         """Refuse sizes below 1."""

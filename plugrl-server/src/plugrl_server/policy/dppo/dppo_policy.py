@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
+from plugrl_server.policy.acceleration.acceleration import accelerated, encoded
 from plugrl_server.policy.diffusion.diffusion_policy import DiffusionPolicy
 from plugrl_server.policy.dppo.dppo_policy_config import DPPOPolicyConfig
 from plugrl_server.policy.dppo.residual_mlp import StepEmbedding, residual_mlp
@@ -40,22 +41,22 @@ class DPPOPolicy(DiffusionPolicy):
         self.actor = residual_mlp(numbers + config.time_embedding + width, config.actor_hidden_sizes, numbers, nn.ReLU)
         self.critic = residual_mlp(width, config.critic_hidden_sizes, 1, nn.Mish)
         self.to(self.device, self.dtype)
+        self._encoded = accelerated(encoded, config, self.device)
+        self._noise_in = accelerated(_noise_in, config, self.device)
+        self._value = accelerated(_value, config, self.device)
 
     def condition(self, features: Tree) -> torch.Tensor:
         """Return the states and encoded images side by side, [N, width]."""
-        encoded: torch.Tensor = self.encoder(features)
-        return encoded
+        return self._encoded(self.encoder, features)
 
     def predict_noise(self, features: torch.Tensor, x: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
         """Return the noise in x, f4[N, H, A]; arguments as `DiffusionPolicy.predict_noise`."""
-        inputs = torch.cat([x.flatten(1).to(self.dtype), self.embedding(k), features], 1)
-        noise: torch.Tensor = self.actor(inputs)
+        noise = self._noise_in(self.embedding, self.actor, features, x.flatten(1).to(self.dtype), k)
         return noise.float().view_as(x)
 
     def value(self, features: Tree) -> torch.Tensor:
         """Return the value of N observations, f4[N]."""
-        value: torch.Tensor = self.critic(self.critic_encoder(features))
-        return value.squeeze(-1).float()
+        return self._value(self.critic_encoder, self.critic, features).squeeze(-1).float()
 
     def actor_parameters(self) -> Iterator[nn.Parameter]:
         """Return the parameters of the actor, its encoder and the step embedding."""
@@ -67,3 +68,15 @@ class DPPOPolicy(DiffusionPolicy):
         """Return the parameters of the critic and its encoder."""
         yield from self.critic_encoder.parameters()
         yield from self.critic.parameters()
+
+
+def _noise_in(
+    embedding: nn.Module, actor: nn.Module, features: torch.Tensor, x: torch.Tensor, k: torch.Tensor
+) -> torch.Tensor:
+    noise: torch.Tensor = actor(torch.cat([x, embedding(k), features], 1))
+    return noise
+
+
+def _value(encoder: nn.Module, critic: nn.Module, features: Tree) -> torch.Tensor:
+    value: torch.Tensor = critic(encoder(features))
+    return value

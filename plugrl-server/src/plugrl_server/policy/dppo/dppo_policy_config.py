@@ -3,13 +3,14 @@
 import dataclasses
 
 from plugrl_server.common.config_error import require
+from plugrl_server.policy.acceleration.acceleration_config import AccelerationConfig
 from plugrl_server.policy.diffusion.diffusion_policy_config import DiffusionPolicyConfig
 from plugrl_server.policy.registration import register_policy_config
 
 
 @register_policy_config("dppo-policy")
 @dataclasses.dataclass
-class DPPOPolicyConfig(DiffusionPolicyConfig):
+class DPPOPolicyConfig(AccelerationConfig, DiffusionPolicyConfig):
     """A diffusion over chunks by residual MLPs, sized as in the DPPO paper's locomotion tasks."""
 
     actor_hidden_sizes: tuple[int, ...] = (512, 512, 512)

@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from plugrl_server.policy.acceleration.acceleration import accelerated, encoded
 from plugrl_server.policy.encoders.observation_encoder import ObservationEncoder
 from plugrl_server.policy.flow.flow_policy import FlowPolicy
 from plugrl_server.policy.fpo.fpo_policy_config import FPOPolicyConfig
@@ -36,18 +37,19 @@ class FPOPolicy(FlowPolicy):
         self.actor = silu_mlp(width + numbers + config.time_embedding, config.actor_hidden_sizes, numbers)
         self.critic = nn.Sequential(critic_encoder, silu_mlp(width, config.critic_hidden_sizes, 1))
         self.to(self.device, self.dtype)
+        self._encoded = accelerated(encoded, config, self.device)
+        self._outputs = accelerated(_outputs, config, self.device)
+        self._value = accelerated(_value, config, self.device)
         self._numpy_flow = NumpyFlow(self.actor, numbers, self.num_steps, config.time_embedding, config.output_scale)
 
     def condition(self, features: Tree) -> torch.Tensor:
         """Return the states and encoded images side by side, [N, width]."""
-        encoded: torch.Tensor = self.encoder(features)
-        return encoded
+        return self._encoded(self.encoder, features)
 
     def velocity(self, features: torch.Tensor, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
         """Return the velocity f4[N, H, A] at points f4[N, H, A] and times f4[N]."""
         inputs = torch.cat([features, x.flatten(1), time_embedding(t, self.config.time_embedding)], -1)
-        outputs: torch.Tensor = self.actor(inputs.to(self.dtype))
-        return outputs.float().view_as(x) * self.config.output_scale
+        return self._outputs(self.actor, inputs.to(self.dtype)).float().view_as(x) * self.config.output_scale
 
     def forward(self, features: Tree, x: torch.Tensor, noise: torch.Tensor, steps: range) -> list[torch.Tensor]:
         """Return the states that steps lead to, as `DenoisingPolicy.forward` does, in NumPy where that is quicker."""
@@ -63,5 +65,14 @@ class FPOPolicy(FlowPolicy):
 
     def value(self, features: Tree) -> torch.Tensor:
         """Return the value of N observations, f4[N]."""
-        value: torch.Tensor = self.critic(features)
-        return value.squeeze(-1).float()
+        return self._value(self.critic, features).squeeze(-1).float()
+
+
+def _outputs(actor: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
+    outputs: torch.Tensor = actor(inputs)
+    return outputs
+
+
+def _value(critic: nn.Module, features: Tree) -> torch.Tensor:
+    value: torch.Tensor = critic(features)
+    return value

@@ -3,13 +3,14 @@
 import dataclasses
 
 from plugrl_server.common.config_error import require
+from plugrl_server.policy.acceleration.acceleration_config import AccelerationConfig
 from plugrl_server.policy.flow.flow_policy_config import FlowPolicyConfig
 from plugrl_server.policy.registration import register_policy_config
 
 
 @register_policy_config("fpo-policy")
 @dataclasses.dataclass
-class FPOPolicyConfig(FlowPolicyConfig):
+class FPOPolicyConfig(AccelerationConfig, FlowPolicyConfig):
     """A velocity field and a value, each a SiLU MLP; the defaults are those of the FPO paper."""
 
     action_horizon: int = 1

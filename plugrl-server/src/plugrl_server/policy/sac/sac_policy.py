@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from plugrl_server.common.config_error import ConfigError
 from plugrl_server.learning.trees import Tree
+from plugrl_server.policy.acceleration.acceleration import accelerated, encoded
 from plugrl_server.policy.action_spaces import action_dim, to_env_actions
 from plugrl_server.policy.actor_critic.mlp import NumpyMLP
 from plugrl_server.policy.denoising.action_bounds import ActionBounds
@@ -91,6 +92,9 @@ class SACPolicy(ReadsObservations):
         self.target_critic = copy.deepcopy(self.critic).requires_grad_(False)
         self.to(self.device, self.feature_dtype)
         self.log_alpha = nn.Parameter(torch.zeros((), device=self.device))
+        self._encoded = accelerated(encoded, config, self.device)
+        self._outputs = accelerated(_outputs, config, self.device)
+        self._q_values = accelerated(_q_values, config, self.device)
         self._numpy_actor = NumpyMLP(self.actor, partial(np.maximum, np.float32(0)))
         self._space: BoxSpace | None = None
         self._bounds = ActionBounds(None, self.action_dim)
@@ -124,26 +128,27 @@ class SACPolicy(ReadsObservations):
         """Return the parameters that follow `critic_parameters`, in the same order."""
         return chain(self.target_encoder.parameters(), self.target_critic.parameters())
 
-    def sample(self, encoded: torch.Tensor, noise: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def encode(self, features: Tree) -> torch.Tensor:
+        """Return the vectors [n, width] that actor and critics take."""
+        return self._encoded(self.encoder, features)
+
+    def sample(self, vectors: torch.Tensor, noise: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return chunks f4[n, D] drawn with this noise f4[n, D], and their log-density f4[n].
 
         Args:
-            encoded: From `encoder`, [n, width].
+            vectors: From `encode`, [n, width].
             noise: Standard normal.
         """
-        mean, raw = self.actor(encoded).float().chunk(2, -1)
+        mean, raw = self._outputs(self.actor, vectors).float().chunk(2, -1)
         return squashed(mean, log_std_of(raw), noise)
 
-    def q_values(self, encoded: torch.Tensor, chunks: torch.Tensor) -> torch.Tensor:
-        """Return both critics' values f4[2, n] of chunks f4[n, D], given `encoder`'s vectors [n, width]."""
-        values: torch.Tensor = self.critic(torch.cat((encoded, chunks.to(encoded.dtype)), -1))
-        return values.float()
+    def q_values(self, vectors: torch.Tensor, chunks: torch.Tensor) -> torch.Tensor:
+        """Return both critics' values f4[2, n] of chunks f4[n, D], given `encode`'s vectors [n, width]."""
+        return self._q_values(self.critic, vectors, chunks).float()
 
     def target_q_values(self, features: Tree, chunks: torch.Tensor) -> torch.Tensor:
         """Return both target critics' values f4[2, n] of chunks f4[n, D], given features."""
-        encoded = self.target_encoder(features)
-        values: torch.Tensor = self.target_critic(torch.cat((encoded, chunks.to(encoded.dtype)), -1))
-        return values.float()
+        return self._q_values(self.target_critic, self._encoded(self.target_encoder, features), chunks).float()
 
     # Acting ------------------------------------------------------------------------------------------------------
 
@@ -172,3 +177,13 @@ class SACPolicy(ReadsObservations):
         if self.config.normalize_observations:
             self.normalizer.normalize_array(observed)
         return self._numpy_actor(observed)
+
+
+def _outputs(actor: nn.Module, vectors: torch.Tensor) -> torch.Tensor:
+    outputs: torch.Tensor = actor(vectors)
+    return outputs
+
+
+def _q_values(critic: nn.Module, vectors: torch.Tensor, chunks: torch.Tensor) -> torch.Tensor:
+    values: torch.Tensor = critic(torch.cat((vectors, chunks.to(vectors.dtype)), -1))
+    return values

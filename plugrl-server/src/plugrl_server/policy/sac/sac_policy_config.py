@@ -7,13 +7,14 @@ import tyro
 from plugrl_protocol.spaces import ActionSpace
 
 from plugrl_server.common.config_error import require
+from plugrl_server.policy.acceleration.acceleration_config import AccelerationConfig
 from plugrl_server.policy.encoders.observation_config import ObservationConfig
 from plugrl_server.policy.registration import register_policy_config
 
 
 @register_policy_config("sac-policy")
 @dataclasses.dataclass
-class SACPolicyConfig(ObservationConfig):
+class SACPolicyConfig(AccelerationConfig, ObservationConfig):
     """A Gaussian squashed by tanh into the bounds of a Box space, and twin critics of its chunks."""
 
     action_kinds: ClassVar[tuple[str, ...]] = ("box",)

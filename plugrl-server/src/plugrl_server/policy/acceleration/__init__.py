@@ -1,0 +1,1 @@
+"""Quicker networks for learning: compiled, or in bfloat16."""
