@@ -33,25 +33,25 @@ STATES = {"obs_dim": 3, "action_dim": 2, "action_horizon": 1, "device": "cpu"}
 IMAGES = {"image_keys": ("cam",), "image_shapes": {"cam": (20, 20, 1)}, "image_encoder": "impala-small"}
 STATES_ALONE = {"image_keys": (), "image_shapes": {}}
 CHAIN = {"num_steps": 3, "actor_hidden_sizes": (16, 16, 16), "critic_hidden_sizes": (16, 16, 16)}
-SIZES = {"buffer_size": 40, "batch_size": 16, "update_epochs": 2}
+SIZES = {"buffer_size": 32, "batch_size": 16, "update_epochs": 2}
 KINDS = {
     "ppo": (GaussianPolicy, GaussianPolicyConfig, {}, lambda policy: PPO(PPOConfig(**SIZES), policy)),
     "sac": (SACPolicy, SACPolicyConfig, {"hidden_sizes": (16, 16)}, lambda policy: SACLearner(LITTLE_SAC, policy)),
     "fpo": (FPOPolicy, FPOPolicyConfig, CHAIN, lambda policy: FPO(FPOConfig(**SIZES), policy)),
     "dppo": (DPPOPolicy, DPPOPolicyConfig, CHAIN, lambda policy: DPPO(DPPOConfig(**SIZES), policy)),
 }
-LITTLE_SAC = SACConfig(batch_size=16, buffer_size=40, policy_frequency=1)
+LITTLE_SAC = SACConfig(batch_size=16, buffer_size=32, policy_frequency=1)
 ALL = sorted(KINDS)
 
 
 def made(kind, **changes):
-    """An algorithm with 40 frames in its buffer: the same ones, and the same weights, whatever the flags."""
+    """An algorithm with 32 frames in its buffer: the same ones, and the same weights, whatever the flags."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
     policy_class, config_class, sizes, make = KINDS[kind]
     algorithm = make(policy_class(config_class(**{**STATES, **IMAGES, **sizes, **changes})))
     policy, rng = algorithm.policy, np.random.default_rng(0)
-    for _ in range(5):
+    for _ in range(4):
         numbers = rng.standard_normal((8, 4, 1, 2)).astype(np.float32)
         obs = {
             "images": {"cam": rng.integers(256, size=(8, 20, 20, 1), dtype=np.uint8)},
