@@ -1,7 +1,11 @@
-"""Hypothesis profiles for the whole workspace: `HYPOTHESIS_PROFILE=long uv run pytest` looks much harder."""
+"""The whole workspace's tests: Hypothesis profiles, and several processes for the whole suite.
+
+`HYPOTHESIS_PROFILE=long uv run pytest` looks much harder.
+"""
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("default", max_examples=100, deadline=None, derandomize=True, print_blob=True)
@@ -9,3 +13,16 @@ settings.register_profile(
     "long", max_examples=5_000, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Shares the whole suite among two to four processes (pytest-xdist), a file at a time, in its own order.
+
+    What is named on the command line runs in one process, as do installations without pytest-xdist. `-n 0` forbids it.
+    """
+    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    if whole and config.pluginmanager.has_plugin("xdist") and config.option.numprocesses is None:
+        config.option.numprocesses = max(2, min(4, os.cpu_count() or 2))
+        config.option.dist = "loadfile"
+        config.option.loadscopereorder = False

@@ -55,14 +55,14 @@ def train(folder, *, reuse):
 @pytest.fixture
 def sent(monkeypatch):
     """How many rows of observation travel in infers and in feedback."""
-    rows, send = {Infer: 0, Feedback: 0}, Connection.send
+    rows, send = {Infer: 0, Feedback: 0}, Connection.send_pieces
 
     def counted(self, message, now):
         if isinstance(message, Infer | Feedback):
             rows[type(message)] += len(message.observation)
         return send(self, message, now)
 
-    monkeypatch.setattr(Connection, "send", counted)
+    monkeypatch.setattr(Connection, "send_pieces", counted)
     return rows
 
 
