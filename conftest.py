@@ -22,7 +22,8 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     What is named on the command line runs in one process, as do installations without pytest-xdist. `-n 0` forbids it.
     """
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
-    if whole and config.pluginmanager.has_plugin("xdist") and config.option.numprocesses is None:
+    is_worker = hasattr(config, "workerinput")  # it comes here too, and must start no workers of its own
+    if whole and not is_worker and config.pluginmanager.has_plugin("xdist") and config.option.numprocesses is None:
         config.option.numprocesses = max(2, min(4, os.cpu_count() or 2))
         config.option.dist = "loadfile"
         config.option.loadscopereorder = False
