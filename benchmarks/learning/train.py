@@ -28,6 +28,7 @@ RESULTS = Path(__file__).parent / "results"
 RUNS = Path("checkpoints") / "learning"
 COLUMNS = {"reward": "rollout/reward", "length": "rollout/length"}
 LAST = 10  # reports whose mean is the final figure
+WHOLE = 0.97  # part of its steps that a whole run has learned from: what came after its last full buffer is not
 
 
 def read_metrics(run_folder: Path) -> list[dict[str, Any]]:
@@ -114,7 +115,7 @@ def train(row_name: str, row: Row, seed: int, base: Path, *, resume: bool) -> in
             "wall_seconds": time.monotonic() - started,
             "load_average": round(os.getloadavg()[2], 2),
             "resumed": going_on,
-            "finished": code == 0,
+            "finished": code == 0 and figures(read_metrics(folder))["steps"] >= WHOLE * row.steps,
         }
         print(f"kept {keep(row_name, seed, folder, session)}")
     return code
