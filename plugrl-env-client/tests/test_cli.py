@@ -241,13 +241,13 @@ import numpy as np
 from plugrl_env_client.envs.base_env import BaseEnv, BaseEnvConfig, Observation, Step
 from plugrl_env_client.registration import register_env, register_env_config
 
-@register_env_config("robot-v1")
+@register_env_config("arm-v1")
 @dataclasses.dataclass
 class RobotConfig(BaseEnvConfig):
     speed: float = 1.0
     '''How fast it goes.'''
 
-@register_env("robot-v1")
+@register_env("arm-v1")
 class Robot(BaseEnv):
     '''A robot of one's own.'''
     def __init__(self, config, num_envs):
@@ -274,9 +274,9 @@ def test_an_env_of_ones_own_runs_by_import(fake_server, actions, tmp_path, monke
     for table in ("_factories", "_configs"):  # what is registered here is forgotten after the test
         monkeypatch.setattr(registration, table, dict(getattr(registration, table)))
     assert main(["--import", "my_robot", "--help"]) == 0
-    assert re.search(r"robot-v1 +A robot of one's own\.", capsys.readouterr().out)
+    assert re.search(r"arm-v1 +A robot of one's own\.", capsys.readouterr().out)
     server = serving(fake_server, actions)
-    assert main(["robot-v1", "--import=my_robot", "--server-port", str(server.port), "--env.speed", "2.5"]) == 0
+    assert main(["arm-v1", "--import=my_robot", "--server-port", str(server.port), "--env.speed", "2.5"]) == 0
     assert server.peers[0].infers[1]["data"]["states"]["at"].tolist() == [[0.0]]
     assert server.peers[0].feedbacks[0]["data"]["rewards"].tolist() == [4.0]
 

@@ -67,11 +67,11 @@ def test_listing_and_flags_import_no_gymnasium():
 
 
 def test_a_users_family_is_registered_listed_and_made():
-    register_env("robot-v1")(make)
-    register_env_config("robot-v1")(Config)
-    assert env_config("robot-v1") is Config
-    assert make_env("robot-v1", Config(), 3) == (Config(), 3)
-    assert Family("robot-v1", "A robot.") in families()
+    register_env("arm-v1")(make)
+    register_env_config("arm-v1")(Config)
+    assert env_config("arm-v1") is Config
+    assert make_env("arm-v1", Config(), 3) == (Config(), 3)
+    assert Family("arm-v1", "A robot.") in families()
 
 
 @pytest.mark.parametrize(
@@ -101,12 +101,12 @@ def test_half_a_registration_says_what_is_missing():
 
 
 def test_two_registrations_by_users_collide_unless_told_otherwise():
-    register_env("robot-v1")(make)
-    with pytest.raises(KeyError, match="robot-v1 is already registered by"):
-        register_env("robot-v1")(lambda config, num_envs: None)
-    register_env("robot-v1", override=True)(lambda config, num_envs: "new")
-    register_env_config("robot-v1")(Config)
-    assert make_env("robot-v1", Config(), 1) == "new"
+    register_env("arm-v1")(make)
+    with pytest.raises(KeyError, match="arm-v1 is already registered by"):
+        register_env("arm-v1")(lambda config, num_envs: None)
+    register_env("arm-v1", override=True)(lambda config, num_envs: "new")
+    register_env_config("arm-v1")(Config)
+    assert make_env("arm-v1", Config(), 1) == "new"
 
 
 @pytest.mark.parametrize("first", ["ours", "theirs"])

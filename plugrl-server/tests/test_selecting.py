@@ -59,11 +59,11 @@ def test_a_flag_of_policy_or_algorithm_with_its_value_attached_may_stand_anywher
 @pytest.mark.parametrize(
     ("names", "words"),
     [
-        (["gausian_policy"], "no policy is named 'gausian_policy'; did you mean gaussian-policy?\nthere are: categ"),
+        (["gausian_policy"], "no policy is named 'gausian_policy'; did you mean gaussian-policy?\nthere are: "),
         (["dummy-policy", "defualt"], "no variant of dummy-policy is named 'defualt'; did you mean default?"),
         (["dummy-policy", "default", "PPO"], "no algorithm is named 'PPO'; did you mean ppo?"),
         (["dummy-policy", "default", "ppo", "zzz"], "no variant of ppo is named 'zzz'\nthere are: default"),
-        (["zzz"], "no policy is named 'zzz'\nthere are: categorical-policy, "),
+        (["zzz"], "no policy is named 'zzz'\nthere are: "),
     ],
 )
 def test_a_wrong_name_is_answered_with_close_ones(names, words):

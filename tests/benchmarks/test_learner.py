@@ -1,3 +1,4 @@
+import importlib.util
 import json
 
 import learner
@@ -57,6 +58,9 @@ def test_gae_is_measured_at_the_size_that_was_asked_for():
     assert len(learner.measure_gae(TINY, NoSteps())) == 10
 
 
+@pytest.mark.skipif(
+    importlib.util.find_spec("stable_baselines3") is None, reason="Stable-Baselines3 is in the dependency group bench"
+)
 def test_script_writes_its_report(tmp_path, monkeypatch):
     monkeypatch.setattr(learner, "QUICK", TINY)
     threads = torch.get_num_threads()

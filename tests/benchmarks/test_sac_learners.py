@@ -1,6 +1,12 @@
+import importlib.util
+
 import numpy as np
 import pytest
 import sac_learners
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("stable_baselines3") is None, reason="Stable-Baselines3 is in the dependency group bench"
+)
 
 SETTINGS = sac_learners.SACSettings(frames=50, hidden=(16, 16), batch_size=8)
 

@@ -75,7 +75,7 @@ def test_an_env_that_is_stopped_takes_no_step_meanwhile(fake_server, monkeypatch
         peer.stop()
 
     server = fake_server(script)
-    options = ClientOptions(server_port=server.port, max_reconnects=0, runner=RunnerOptions(fps=1000.0))
+    options = ClientOptions(server_port=server.port, max_reconnects=0, runner=RunnerOptions(fps=20.0))
     finished = Group(Run("dummy-v1", DummyConfig(), options, 0, 0), whole(options), Interrupts()).run(lambda: None)
     counts = finished.snapshot.pacing
     assert (counts.stops, counts.fill_ins, counts.late_answers) == (1, 0, 1)
