@@ -64,7 +64,7 @@ def test_a_run_leaves_its_folder_and_says_where(run, folder, monkeypatch):
     code, out, err = run(
         *("--exp-name", "a", "--prefix", "p", "--suffix", "s", "--seed", "7", "--metadata", "team=red"),
         *("--algo.global-steps", "300", "--algo.learn-every", "100", "--algo.save-interval", "100"),
-        *("--keep-checkpoints", "2", "--show-metric-table", "--client", CLIENT, "--client", CLIENT),
+        *("--keep-checkpoints", "2", "--show-metric-table", "--client", CLIENT, "--client", "true"),
     )
     assert code == 0, err
     path = runs(folder) / "p-a-s"
