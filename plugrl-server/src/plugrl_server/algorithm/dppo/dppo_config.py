@@ -110,9 +110,11 @@ class DPPOFinetuneConfig(DPPOConfig):
 class DPPOHopperConfig(DPPOConfig):
     """Hopper-v5 from scratch, for 20 denoising steps and chunks of 4.
 
-    The KL estimate is that of one number of one denoising step: a chain has some hundred times as much.
+    The KL estimate is that of one number of one denoising step: a chain has some hundred times as much. At three times
+    this rate one iteration can undo all that was learned.
     """
 
+    learning_rate: float = 1e-4
     target_kl: float | None = 2e-3
 
 
