@@ -1,27 +1,34 @@
 """A server that answers every infer with the same frame, and the least clients that can talk to it.
 
-The server decodes nothing, so that what is left of an exchange is the client's. `MinimalClient` is what a client of
-this protocol costs at least: a blocking socket, frames by hand, `plugrl_protocol`'s codec, one env. It checks nothing,
-masks with zeros, and knows neither chunks nor episodes nor reconnects. `CoreClient` does the same with the protocol's
-own messages and rules of the exchange, and masks as it must: the least that a client of ours may do.
+The server decodes nothing, so that what is left of an exchange is the client's. All clients know neither chunks nor
+episodes nor reconnects:
+
+- `MinimalClient`: a blocking socket under `websockets`' sans-I/O core, and `plugrl_protocol`'s codec. The shortest
+  client that keeps RFC 6455, and what anyone would write first.
+- `RawClient`: frames by hand, masked with zeros, and not one check: what no client can go below.
+- `CoreClient`: the protocol's own messages and rules of the exchange on top of that, and real masks: the least that a
+  client of ours may do.
 
 `python benchmarks/canned.py --shape n8` is only the server, as env_client.py starts it.
 """
 
 from __future__ import annotations
 
+import abc
 import argparse
 import base64
 import hashlib
 import socket
 import sys
 import time
+from collections import deque
 from pathlib import Path
 
 import floors
 import measure
 import numpy as np
 import payloads
+import websocket_peers
 from payloads import SHAPES, Shape
 from plugrl_env_client.envs.base_env import BaseEnv, Observation, Step
 from plugrl_env_client.link.frames import FrameWriter
@@ -29,7 +36,10 @@ from plugrl_protocol.codec import decode, encode
 from plugrl_protocol.connection import Connection, Role, Timeouts
 from plugrl_protocol.messages import Action, Feedback, Infer
 from plugrl_protocol.spaces import BoxSpace
-from websocket_peers import BINARY, CLOSE, FINAL, RawClient
+from websocket_peers import BINARY, CLOSE, FINAL
+from websockets.client import ClientProtocol
+from websockets.frames import Frame, Opcode
+from websockets.uri import parse_uri
 
 ACCEPT = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
@@ -132,32 +142,99 @@ class CannedEnv(BaseEnv):
         raise AssertionError(indices)
 
 
-class MinimalClient(RawClient):
-    """One connection: encode, send, receive, decode, step, encode, send."""
-
-    def __init__(self, port: int, shape: Shape) -> None:
-        self._envs = np.arange(shape.envs)
-        self._step_ids = np.zeros_like(self._envs)
-        super().__init__(port, shape)
+class _CodecClient(abc.ABC):
+    """Encode, send, receive, decode, step, encode, send."""
 
     def run(self, env: CannedEnv, exchanges: int) -> None:
         """So many exchanges, one step each."""
+        envs = np.arange(env.num_envs)
+        rows = {"env_indices": envs, "step_ids": np.zeros_like(envs)}
         observation = env.reset(None)
         for _ in range(exchanges):
-            rows = {"env_indices": self._envs, "step_ids": self._step_ids}
-            self._send(BINARY, encode({"message_type": "infer", "data": _seen(observation), **rows}))
-            chunk = decode(bytes(self._receive()))["data"]["action"]
+            self.send(encode({"message_type": "infer", "data": _seen(observation), **rows}))
+            chunk = decode(self.receive())["data"]["action"]
             observation, rewards, terminated, truncated, _ = env.step(chunk[0])
             outcome = {"rewards": rewards, "terminated": terminated, "truncated": truncated, "info": {}}
             data = {"obs": _seen(observation), **outcome}
-            self._send(BINARY, encode({"message_type": "feedback", "data": data, **rows}))
+            self.send(encode({"message_type": "feedback", "data": data, **rows}))
+
+    @abc.abstractmethod
+    def send(self, payload: bytes) -> None:
+        """Send a binary message."""
+
+    @abc.abstractmethod
+    def receive(self) -> bytes:
+        """Wait for the next binary message."""
 
 
-class CoreClient(MinimalClient):
+class MinimalClient(_CodecClient):
+    """A blocking socket, and `websockets` for everything between its bytes and messages."""
+
+    def __init__(self, port: int, shape: Shape) -> None:
+        del shape
+        self._protocol = ClientProtocol(parse_uri(f"ws://127.0.0.1:{port}"), max_size=None)
+        self._sock = socket.create_connection(("127.0.0.1", port))
+        self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._messages: deque[bytes] = deque()
+        self._protocol.send_request(self._protocol.connect())
+        self._flush()
+        decode(self.receive())
+
+    def send(self, payload: bytes) -> None:
+        """Send a binary message."""
+        self._protocol.send_binary(payload)
+        self._flush()
+
+    def receive(self) -> bytes:
+        """Wait for the next binary message."""
+        while not self._messages:
+            self._protocol.receive_data(self._sock.recv(1 << 16))
+            for event in self._protocol.events_received():
+                if isinstance(event, Frame) and event.opcode is Opcode.BINARY:
+                    self._messages.append(event.data)
+            self._flush()
+        return self._messages.popleft()
+
+    def close(self) -> None:
+        """Close with 1000, and wait for the answer."""
+        self._protocol.send_close(1000)
+        self._flush()
+        while data := self._sock.recv(1 << 16):
+            self._protocol.receive_data(data)
+        self._sock.close()
+
+    def _flush(self) -> None:
+        for data in self._protocol.data_to_send():
+            if data:
+                self._sock.sendall(data)
+
+
+class RawClient(_CodecClient):
+    """Frames by hand (websocket_peers.py): nothing is checked, and nothing masked but with zeros."""
+
+    def __init__(self, port: int, shape: Shape) -> None:
+        self._link = websocket_peers.RawClient(port, shape)
+
+    def send(self, payload: bytes) -> None:
+        """Send a binary message."""
+        self._link.send(BINARY, payload)
+
+    def receive(self) -> bytes:
+        """Wait for the next binary message."""
+        return bytes(self._link.receive())
+
+    def close(self) -> None:
+        """Close with 1000, and wait for the answer."""
+        self._link.close()
+
+
+class CoreClient(websocket_peers.RawClient):
     """The same on `plugrl_protocol`'s core: checked messages in their turn, and real masks."""
 
     def __init__(self, port: int, shape: Shape) -> None:
         super().__init__(port, shape)
+        self._envs = np.arange(shape.envs)
+        self._step_ids = np.zeros_like(self._envs)
         self._core = Connection(Role.CLIENT, now=time.monotonic(), timeouts=Timeouts(metadata=None))
         self._core.receive(encode(payloads.metadata()), time.monotonic())
         self._writer = FrameWriter()
@@ -167,7 +244,7 @@ class CoreClient(MinimalClient):
         observation = env.reset(None)
         for _ in range(exchanges):
             self._say(Infer(observation, self._envs, self._step_ids))
-            action = self._core.receive(bytes(self._receive()), time.monotonic())
+            action = self._core.receive(bytes(self.receive()), time.monotonic())
             assert isinstance(action, Action)
             observation, rewards, terminated, truncated, _ = env.step(action.action[0])
             self._say(Feedback(self._envs, self._step_ids, observation, rewards, terminated, truncated, {}))

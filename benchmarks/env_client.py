@@ -33,7 +33,7 @@ from plugrl_env_client.reporting.tally import Tally
 from plugrl_env_client.rollout import Rollout, RolloutOptions
 from rich.table import Table
 
-MINIMAL, CORE, OURS = "minimal", "core", "env_client"
+MINIMAL, RAW, CORE, OURS = "minimal", "raw", "core", "env_client"
 TARGETS = {
     "cost_ratio_n1": ("at_most", 1.6),
     "cost_ratio_n8": ("at_most", 1.3),
@@ -58,8 +58,15 @@ Rounds = dict[str, list[Block]]
 
 
 def run_minimal(port: int, shape: Shape, env: canned.CannedEnv, exchanges: int) -> None:
-    """The least client."""
+    """The least client that keeps RFC 6455."""
     client = canned.MinimalClient(port, shape)
+    client.run(env, exchanges)
+    client.close()
+
+
+def run_raw(port: int, shape: Shape, env: canned.CannedEnv, exchanges: int) -> None:
+    """What no client goes below."""
+    client = canned.RawClient(port, shape)
     client.run(env, exchanges)
     client.close()
 
@@ -96,7 +103,7 @@ def run_ours(port: int, shape: Shape, env: canned.CannedEnv, exchanges: int) -> 
     ).run()
 
 
-CLIENTS = {MINIMAL: run_minimal, CORE: run_core, OURS: run_ours}
+CLIENTS = {MINIMAL: run_minimal, RAW: run_raw, CORE: run_core, OURS: run_ours}
 
 
 def one_block(name: str, port: int, shape: Shape, count: int) -> Block:
@@ -153,7 +160,8 @@ def shape_results(measured: Rounds) -> dict[str, Any]:
     ours, least = measured[OURS], measured[MINIMAL]
     found["ratio_cpu"] = measure.median_ratio([b.cpu_us for b in ours], [b.cpu_us for b in least])
     found["ratio_least_cpu"] = round(min(b.cpu_us for b in ours) / min(b.cpu_us for b in least), 3)
-    found["ratio_core"] = measure.median_ratio([b.cpu_us for b in ours], [b.cpu_us for b in measured[CORE]])
+    for name in (RAW, CORE):
+        found[f"ratio_{name}"] = measure.median_ratio([b.cpu_us for b in ours], [b.cpu_us for b in measured[name]])
     found["ratio_wall"] = measure.median_ratio([b.durations.mean for b in ours], [b.durations.mean for b in least])
     return found
 
@@ -185,6 +193,7 @@ def print_table(content: dict[str, Any]) -> None:
             table.add_row(shape, name, *(f"{figure:.1f}" for figure in figures))
         ratios = (found[key] for key in ("ratio_cpu", "ratio_least_cpu", "ratio_wall"))
         table.add_row(shape, "ours / minimal", *(f"{ratio:.2f}" for ratio in ratios))
+        table.add_row(shape, "ours / raw", f"{found['ratio_raw']:.2f}")
         table.add_row(shape, "ours / core", f"{found['ratio_core']:.2f}", end_section=True)
     measure.console.print(table)
     measure.console.print(f"CartPole, steps per second: {content['cartpole_steps_per_second']}")

@@ -98,20 +98,20 @@ class RawClient:
         self._infer = payloads.infer(shape)
         self._feedback = payloads.feedback(shape)
         self._upgrade(port)
-        payloads.unpack(self._receive())
+        payloads.unpack(self.receive())
 
     def exchange(self) -> None:
         """Send an infer, receive its action, send the feedback."""
-        self._send(BINARY, payloads.pack(self._infer))
-        payloads.unpack(self._receive())
-        self._send(BINARY, payloads.pack(self._feedback))
+        self.send(BINARY, payloads.pack(self._infer))
+        payloads.unpack(self.receive())
+        self.send(BINARY, payloads.pack(self._feedback))
 
     def close(self) -> None:
         """Send a close frame with 1000, wait for the peer's."""
-        self._send(CLOSE, (1000).to_bytes(2, "big"))
+        self.send(CLOSE, (1000).to_bytes(2, "big"))
         try:
             while True:
-                self._receive()
+                self.receive()
         except ConnectionError:
             self._sock.close()
 
@@ -133,7 +133,8 @@ class RawClient:
         if " 101 " not in status:
             raise ConnectionError(f"no WebSocket: {status}")
 
-    def _send(self, opcode: int, payload: bytes) -> None:
+    def send(self, opcode: int, payload: bytes) -> None:
+        """Send a frame."""
         size = len(payload)
         if size < 126:
             head = bytes((FINAL | opcode, MASKED | size))
@@ -143,7 +144,7 @@ class RawClient:
             head = bytes((FINAL | opcode, MASKED | 127)) + size.to_bytes(8, "big")
         floors.send_frame(self._sock, head + NO_MASK, payload)
 
-    def _receive(self) -> memoryview:
+    def receive(self) -> memoryview:
         """The next binary message's payload, valid until the next call."""
         while True:
             first, size = self._reader.take(2)
@@ -153,7 +154,7 @@ class RawClient:
             if first == FINAL | BINARY:
                 return payload
             if first == FINAL | PING:
-                self._send(PONG, bytes(payload))
+                self.send(PONG, bytes(payload))
             elif first == FINAL | CLOSE:
                 raise ConnectionError(f"closed by the server: {bytes(payload[2:]).decode()}")
 

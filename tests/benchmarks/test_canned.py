@@ -5,11 +5,12 @@ import floors
 import numpy as np
 import payloads
 import pytest
+import websocket_peers
 from payloads import SHAPES
 from plugrl_protocol.codec import decode
 
 
-@pytest.mark.parametrize("client_type", [canned.MinimalClient, canned.CoreClient])
+@pytest.mark.parametrize("client_type", [canned.MinimalClient, canned.RawClient, canned.CoreClient])
 def test_the_least_clients_run_their_exchanges_against_the_canned_server(client_type):
     shape, count = SHAPES["n8"], 20
     with canned.start_server(shape) as server:
@@ -23,13 +24,13 @@ def test_the_least_clients_run_their_exchanges_against_the_canned_server(client_
 
 
 @pytest.mark.parametrize("size", [0, 125, 126, 65_535, 65_536])
-def test_a_frame_is_read_by_the_least_client(size):
+def test_a_frame_is_read_by_the_raw_client(size):
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.sendall(canned.frame(canned.BINARY, bytes(size)))
-        client = object.__new__(canned.MinimalClient)
+        client = object.__new__(websocket_peers.RawClient)
         client._reader = floors.Reader(theirs)
-        assert bytes(client._receive()) == bytes(size)
+        assert bytes(client.receive()) == bytes(size)
 
 
 def test_the_env_shows_the_shapes_observation_and_takes_its_actions():

@@ -2,7 +2,7 @@ import json
 
 import env_client
 import pytest
-from env_client import CORE, MINIMAL, OURS, Block
+from env_client import CORE, MINIMAL, OURS, RAW, Block
 from measure import BenchmarkError, Durations
 
 TINY = ["--quick", "--shape", "n1", "--envs", "3", "--warm-up", "0.3"]
@@ -18,6 +18,7 @@ def test_script_measures_both_clients_and_cartpole(tmp_path):
     content = json.loads(report.read_text())
     found = content["shapes"]["n1"]
     assert found[MINIMAL]["cpu_us"] > 0
+    assert found[RAW]["cpu_us"] > 0
     assert found[CORE]["cpu_us"] > 0
     assert found[OURS]["cpu_us"] > 0
     assert content["cost_ratio_n1"] == found["ratio_cpu"]
@@ -30,14 +31,16 @@ def test_ratios_are_of_the_same_round_and_judged_by_the_targets(capsys):
         "n1": {
             MINIMAL: [block(10.0), block(20.0)],
             OURS: [block(15.0), block(32.0, 300.0)],
+            RAW: [block(5.0), block(8.0)],
             CORE: [block(7.5), block(16.0)],
         },
-        "image": {MINIMAL: [block(10.0)], OURS: [block(50.0)], CORE: [block(25.0)]},
+        "image": {MINIMAL: [block(10.0)], RAW: [block(5.0)], OURS: [block(50.0)], CORE: [block(25.0)]},
     }
     content = env_client.results(shapes, {"one_connection": [60.0, 40.0], "connections": [10.0, 10.0]})
     assert content["cost_ratio_n1"] == 1.55
     assert content["shapes"]["n1"]["ratio_least_cpu"] == 1.5
     assert content["shapes"]["n1"]["ratio_wall"] == 2.0
+    assert content["shapes"]["n1"]["ratio_raw"] == 3.5
     assert content["shapes"]["n1"]["ratio_core"] == 2.0
     assert content["cartpole_64_envs_over_64_connections"] == 5.0
     assert content["targets"] == {

@@ -39,8 +39,7 @@ class EndedEpisodes(NamedTuple):
     successes: np.ndarray | None
 
 
-@dataclasses.dataclass(frozen=True)
-class Owed:
+class Owed(NamedTuple):
     """What m envs have to report, as it is sent (SPEC 5.4). The arrays may be the plan's own: send them at once.
 
     Attributes:
@@ -101,6 +100,7 @@ class ChunkPlan:
         self._reward_threshold = reward_threshold
         self._states = _States(num_envs)
         self._everyone = self._states.everyone
+        self._once_each = np.ones(num_envs, np.int64)  # NumPy adds an array in half the time that a number takes
         self._action_shape: tuple[int, ...] | None = None
         self._together: _Together | None = None  # stands for the next three as long as it is there
         self._stands_in = False  # steps are run that no chunk contains, while one is waited for
@@ -176,8 +176,7 @@ class ChunkPlan:
         """
         together = self._together
         if together is not None:
-            same: np.ndarray = together.chunk[min(together.cursor, together.limit - 1)].copy()
-            return same
+            return np.array(together.chunk[min(together.cursor, together.limit - 1)])
         actions: np.ndarray = self._actions[np.minimum(self._cursor, self._limit - 1), self._everyone]
         return actions
 
@@ -196,21 +195,22 @@ class ChunkPlan:
             The episodes that ended in this step; None where none has.
         """
         running: np.ndarray | bool = True
+        rewards = np.asarray(rewards).astype(np.float64)  # once for both sums
         if self._states.common != RUNNING:
             self._part()
             running = self._states.are(RUNNING)
             rewards = np.where(running, rewards, 0.0)
             terminated = np.where(running, terminated, self._terminated)
             truncated = np.where(running, truncated, self._truncated)
-        self._length += running
+        self._length += self._once_each if running is True else running
         self._reward += rewards
         self._return += rewards
         if self._max_episode_steps is not None:
             truncated = truncated | ((self._length >= self._max_episode_steps) & ~terminated)
-        self._terminated[...] = terminated
-        self._truncated[...] = truncated
-        self._any_done = bool(np.count_nonzero(self._terminated) or np.count_nonzero(self._truncated))
-        done = (self._terminated | self._truncated) & running if self._any_done else None
+        any_done = bool(np.count_nonzero(terminated) or np.count_nonzero(truncated))
+        if any_done or self._any_done:
+            self._terminated[:], self._truncated[:], self._any_done = terminated, truncated, any_done
+        done = (self._terminated | self._truncated) & running if any_done else None
         self._advance(running, done)
         if done is None or not np.count_nonzero(done):
             return None
@@ -245,7 +245,7 @@ class ChunkPlan:
     def sent(self, indices: np.ndarray) -> None:
         """The feedback of `indices` is on its way."""
         if indices is self._everyone:
-            self._step_ids += 1
+            self._step_ids += self._once_each
         else:
             self._step_ids[indices] += 1
         self._states.put(indices, WAITING)
@@ -367,7 +367,7 @@ class _States:
 
     def are(self, state: int) -> np.ndarray:
         """bool[n]: who is in `state`."""
-        who: np.ndarray = self._each == state
+        who: np.ndarray = self._apart() == state
         return who
 
     def which(self, state: int) -> np.ndarray:
@@ -378,19 +378,23 @@ class _States:
 
     def put(self, indices: np.ndarray, state: int) -> None:
         """Move some envs to `state`."""
-        if len(indices) == len(self._each):
-            self._each[:] = state
+        if indices is self.everyone or len(indices) == len(self._each):
             self.common = state
             return
-        self._each[indices] = state
-        self.common = state if np.count_nonzero(self.are(state)) == len(self._each) else None
+        self._apart()[indices] = state
+        self.common = state if np.count_nonzero(self._each == state) == len(self._each) else None
 
     def put_where(self, who: np.ndarray, state: int) -> None:
         """Move the envs for which bool[n] `who` is true to `state`."""
         count = np.count_nonzero(who)
         if count == len(self._each):
-            self._each[:] = state
             self.common = state
         elif count:
-            self._each[who] = state
+            self._apart()[who] = state
             self.common = None
+
+    def _apart(self) -> np.ndarray:
+        """int8[n]: the state of each, which is not kept while all are in the same."""
+        if self.common is not None:
+            self._each.fill(self.common)
+        return self._each

@@ -10,6 +10,7 @@ chunks).
 import dataclasses
 import enum
 import logging
+import math
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -104,6 +105,8 @@ class Rollout:
         self._env = env
         self._reconnector = reconnector
         self._options = options
+        self._most_steps = math.inf if options.num_steps is None else options.num_steps
+        self._most_episodes = math.inf if options.num_episodes is None else options.num_episodes
         self._interrupts = interrupts
         self._tally = tally
         self._progress = progress
@@ -214,12 +217,8 @@ class Rollout:
                 self._report(link, owing)
 
     def _finished(self) -> bool:
-        options, tally = self._options, self._tally
-        return (
-            self._interrupts.requested
-            or (options.num_steps is not None and tally.steps >= options.num_steps)
-            or (options.num_episodes is not None and tally.episodes >= options.num_episodes)
-        )
+        tally = self._tally
+        return tally.steps >= self._most_steps or tally.episodes >= self._most_episodes or self._interrupts.requested
 
     def _ask(self, link: Link, waiting: np.ndarray) -> None:
         first = link.exchanges == 0 and DECLARE in link.features

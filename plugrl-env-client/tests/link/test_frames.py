@@ -37,19 +37,19 @@ def sent(payload: bytes, opcode: Opcode = Opcode.BINARY, *, fin: bool = True) ->
 def test_a_written_frame_is_read_by_websockets(size):
     message = np.random.default_rng(size).bytes(size)
 
-    assert received(bytes(FrameWriter().write(message))) == message
+    assert received(bytes(FrameWriter().write([message]))) == message
 
 
 @given(st.lists(st.binary(max_size=300), min_size=1, max_size=5))
 def test_one_writer_writes_message_after_message(messages):
     writer = FrameWriter()
-    assert [received(bytes(writer.write(message))) for message in messages] == messages
+    assert [received(bytes(writer.write([message]))) for message in messages] == messages
 
 
 def test_the_mask_changes_from_frame_to_frame():
     writer, message = FrameWriter(), bytes(64)
 
-    assert len({bytes(writer.write(message)) for _ in range(8)}) == 8
+    assert len({bytes(writer.write([message])) for _ in range(8)}) == 8
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -17,10 +17,11 @@ from plugrl_protocol.closing import (
     Close,
     complain,
 )
-from plugrl_protocol.codec.encoder import Pieces, encode, encode_pieces
+from plugrl_protocol.codec.encoder import Pieces
 from plugrl_protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from plugrl_protocol.exchange import Exchange, Role, Turn
 from plugrl_protocol.messages import Feedback, Infer, Message, Metadata
+from plugrl_protocol.messages.forms import MessageWriter
 from plugrl_protocol.messages.templates import MessageReader
 from plugrl_protocol.reuse import HeldObservations, ReusableEnvs
 
@@ -106,12 +107,14 @@ class Connection:
         self, role: Role, *, now: float, timeouts: Timeouts = DEFAULT_TIMEOUTS, max_frame: int = 256 * 2**20
     ) -> None:
         self.role = role
+        self._peer = role.peer
         self._timeouts = timeouts
         self._max_frame = max_frame
         self._exchange = Exchange()
         self._held = HeldObservations(max_frame)  # of a server that offers REUSE
         self._reusable = ReusableEnvs()  # of a client that was offered it
         self._reader = MessageReader()
+        self._writer = MessageWriter()
         self._features: frozenset[str] = frozenset()
         self._failure: RemoteProtocolError | None = None
         self._closing = False
@@ -164,11 +167,14 @@ class Connection:
             raise self._failure
         self._hear(now)
         try:
-            self._check_size(len(frame), RemoteProtocolError)
+            if len(frame) > self._max_frame:
+                self._refuse_size(len(frame), RemoteProtocolError)
             message = self._reader.read(frame if type(frame) is bytes else bytes(frame))
-            self._check_offered(message, RemoteProtocolError)
-            message = self._complete(message, len(frame))
-            self._exchange.received(self.role.peer, message)
+            if isinstance(message, Infer):
+                self._check_offered(message, RemoteProtocolError)
+            if REUSE in self._features and self.role is Role.SERVER:
+                message = self._complete(message, len(frame))
+            self._exchange.received(self._peer, message)
         except RemoteProtocolError as error:
             self._fail(error)
         self._begin_turn(message, now)
@@ -201,13 +207,13 @@ class Connection:
         """
         if self._closing or self._failure is not None:
             raise LocalProtocolError("7.4 closing/silence", "nothing may be sent: the connection is closing")
-        self._check_offered(message, LocalProtocolError)
         if isinstance(message, Infer):
+            self._check_offered(message, LocalProtocolError)
             self._reusable.check(message)
-        images = isinstance(message, (Infer, Feedback)) and message.observation.images
-        frame = encode_pieces(message.to_wire()) if images else [encode(message.to_wire())]
+        frame = self._writer.write(message)
         size = len(frame[0]) if len(frame) == 1 else sum(memoryview(piece).nbytes for piece in frame)
-        self._check_size(size, LocalProtocolError)
+        if size > self._max_frame:
+            self._refuse_size(size, LocalProtocolError)
         self._exchange.sent(self.role, message)
         if isinstance(message, Feedback) and REUSE in self._features:
             self._reusable.reported(message)
@@ -279,15 +285,12 @@ class Connection:
         self._failure = error
         raise error
 
-    def _check_size(self, size: int, error: type[ProtocolError]) -> None:
-        if size > self._max_frame:
-            detail = f"frame: expected at most {self._max_frame} bytes, got {size}"
-            raise error("1.1 framing/size", detail, TOO_BIG)
+    def _refuse_size(self, size: int, error: type[ProtocolError]) -> NoReturn:
+        detail = f"frame: expected at most {self._max_frame} bytes, got {size}"
+        raise error("1.1 framing/size", detail, TOO_BIG)
 
-    def _check_offered(self, message: Message, error: type[ProtocolError]) -> None:
+    def _check_offered(self, message: Infer, error: type[ProtocolError]) -> None:
         """A feature may be used only if the server lists it (SPEC 10). An unoffered declaration does no harm."""
-        if not isinstance(message, Infer):
-            return
         if message.reuse is not None and REUSE not in self._features:
             raise error("10.1 reuse/unoffered", f"infer.reuse: the server does not offer {REUSE}")
         if message.spaces is not None and DECLARE not in self._features and error is LocalProtocolError:
@@ -295,21 +298,21 @@ class Connection:
 
     def _complete(self, message: Message, frame_bytes: int) -> Message:
         """Hold the observations of a feedback, and fill them in where the next infer leaves them out; if it is due."""
-        if REUSE in self._features and self.role is Role.SERVER:
-            if isinstance(message, Infer) and self.turn is Turn.INFER:
-                return self._held.complete(message)
-            if isinstance(message, Feedback) and self.turn is Turn.FEEDBACK:
-                self._held.keep(message, frame_bytes)
+        if isinstance(message, Infer) and self.turn is Turn.INFER:
+            return self._held.complete(message)
+        if isinstance(message, Feedback) and self.turn is Turn.FEEDBACK:
+            self._held.keep(message, frame_bytes)
         return message
 
     def _begin_turn(self, message: Message, now: float) -> None:
         """Note what `message` offers, and set the deadline of the turn that it began."""
+        turn = self._exchange.turn
         if isinstance(message, Metadata):
             self._features = message.features
         self._reply_due = self._reply_left = None
-        if self.role is Role.CLIENT and self.turn is Turn.ACTION:
+        if turn is Turn.ACTION and self.role is Role.CLIENT:
             self._reply_due = _after(now, self._timeouts.action)
-        elif self.role is Role.SERVER and self.turn is Turn.FEEDBACK:
+        elif turn is Turn.FEEDBACK and self.role is Role.SERVER:
             if self._learning:
                 self._reply_left = self._timeouts.feedback
             else:

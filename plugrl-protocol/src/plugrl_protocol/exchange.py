@@ -45,7 +45,7 @@ RULES = {
     Turn.ACTION: Rule(Role.SERVER, Action, then=Turn.FEEDBACK),
     Turn.FEEDBACK: Rule(Role.CLIENT, Feedback, then=Turn.INFER),
 }
-
+_AFTER = {rule.message: RULES[rule.then] for rule in RULES.values()}  # an enum's hash takes longer than a type's
 
 _NOBODY: frozenset[int] = frozenset()
 _INT64_BYTES = 8
@@ -116,9 +116,12 @@ class Exchange:
             raise error("4.3 action/env-ids", "action.data.env_ids: expected the infer's env_indices, in their order")
 
     def _unheld(self, feedback: Feedback) -> frozenset[int]:
-        if feedback.env_indices.tobytes() == self._just_answered:
+        if self._is_the_answered(feedback):
             return _NOBODY
         return frozenset(feedback.env_indices.tolist()) - self.holders
+
+    def _is_the_answered(self, feedback: Feedback) -> bool:
+        return feedback.env_indices.tobytes() == self._just_answered
 
     def _advance(self, message: Message) -> None:
         if isinstance(message, Infer):
@@ -131,13 +134,13 @@ class Exchange:
         elif isinstance(message, Feedback):
             self._report(message)
         self.turn = self._rule.then
-        self._rule = RULES[self.turn]
+        self._rule = _AFTER[type(message)]
 
     def _report(self, feedback: Feedback) -> None:
-        self.unheld = self._unheld(feedback)
-        if feedback.env_indices.tobytes() == self._just_answered:
-            self._just_answered = None
+        if self._is_the_answered(feedback):
+            self.unheld, self._just_answered = _NOBODY, None
         else:
+            self.unheld = self._unheld(feedback)
             self.holders.difference_update(feedback.env_indices.tolist())
 
 

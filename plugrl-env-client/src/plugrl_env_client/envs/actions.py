@@ -98,14 +98,17 @@ class _ShapedRule(ActionRule):
 class _BoxRule(_ShapedRule):
     def __init__(self, space: BoxSpace, env_id: str) -> None:
         super().__init__(space, env_id)
-        self._low = np.asarray(space.low, self._dtype)
-        self._high = np.asarray(space.high, self._dtype)
+        self._low = self._lows = np.asarray(space.low, self._dtype)
+        self._high = self._highs = np.asarray(space.high, self._dtype)
         self._whole = self._dtype.kind in "iu"
 
     def _convert(self, chunk: np.ndarray) -> np.ndarray:
         shaped = self._shaped(chunk)
+        if self._lows.shape != shaped.shape:  # NumPy takes three times as long where it has to broadcast
+            self._lows = np.broadcast_to(self._low, shaped.shape).copy()
+            self._highs = np.broadcast_to(self._high, shaped.shape).copy()
         # Clip first where the wire's dtype is the wider one: a cast could wrap or overflow what the bounds would hold.
-        clipped: np.ndarray = np.minimum(np.maximum(shaped, self._low), self._high)
+        clipped: np.ndarray = np.minimum(np.maximum(shaped, self._lows), self._highs)
         if self._whole and clipped.dtype.kind == "f":
             clipped = np.rint(clipped)
         return clipped.astype(self._dtype, copy=False)

@@ -20,7 +20,7 @@ except ImportError:  # no C compiler where websockets was installed
 BINARY = 0x82  # FIN and the opcode of a binary message
 _FIN, _CONTROL, _MASKED, _SIZE = 0x80, 0x08, 0x80, 0x7F
 _HEAD = 16  # room for the longest head, 14 bytes, so that the payload is aligned
-_SMALL = 64 * 2**10  # bytes up to which new memory costs less than NumPy's calls
+SMALL = 64 * 2**10  # bytes up to which new memory costs less than NumPy's calls
 _KEPT = 64 * 2**20  # a larger buffer is not kept for the next message
 
 
@@ -28,26 +28,26 @@ class FrameWriter:
     """Masks messages; large ones into one buffer, which is used again and again."""
 
     def __init__(self) -> None:
-        self._buffer = np.empty(_SMALL, np.uint8)
+        self._buffer = np.empty(SMALL, np.uint8)
         self._keys: Iterator[tuple[bytes]] = iter(
             ()
         )  # of random bytes: asking the system for four at a time costs more than masking
 
-    def write(self, message: bytes | Sequence[Any]) -> bytes | memoryview:
+    def write(self, pieces: Sequence[Any], *, after: bytes = b"") -> bytes | memoryview:
         """The frame of a binary message, valid until the next one is written.
 
         Args:
-            message: its payload, whole or in pieces: bytes, and arrays in C order. An array is masked on its way into
-                the frame, and that is the only time its bytes are moved.
+            pieces: its payload: bytes, and arrays in C order. An array is masked on its way into the frame, and that is
+                the only time its bytes are moved.
+            after: what leaves before it in the same piece, where the message is no larger than SMALL.
         """
         key = next(self._keys, None)
         if key is None:  # unpredictable to whoever chose the message (RFC 6455 10.3)
             self._keys = struct.iter_unpack("4s", os.urandom(1024))
             key = next(self._keys)
-        pieces: Sequence[Any] = (message,) if isinstance(message, bytes) else message
-        if len(pieces) > 1 or len(pieces[0]) > _SMALL:
+        if len(pieces) > 1 or len(pieces[0]) > SMALL:
             return self._write_large(pieces, key[0])
-        return b"".join((_head(len(pieces[0])), key[0], apply_mask(pieces[0], key[0])))
+        return b"".join((after, _head(len(pieces[0])), key[0], apply_mask(pieces[0], key[0])))
 
     def _write_large(self, pieces: Sequence[Any], key: bytes) -> memoryview:
         size = sum(memoryview(piece).nbytes for piece in pieces)
@@ -57,7 +57,7 @@ class FrameWriter:
         begin = at = _HEAD + -before % 8
         for piece in pieces:
             turned = (key * 2)[(at - begin) % 4 :][:4]
-            if isinstance(piece, bytes) and len(piece) <= _SMALL:
+            if isinstance(piece, bytes) and len(piece) <= SMALL:
                 end = at + len(piece)
                 self._buffer.data[at:end] = apply_mask(piece, turned)
             else:

@@ -28,6 +28,7 @@ class Interrupts:
         self._patient = patient
         self._requested = False
         self._waiting = False
+        self._wait = _Waiting(self)
 
     @property
     def requested(self) -> bool:
@@ -60,7 +61,7 @@ class Interrupts:
         Raises:
             Interrupted: a signal arrived before or during the wait.
         """
-        return _Waiting(self)
+        return self._wait
 
     def _handle(self, number: int, frame: types.FrameType | None) -> None:
         del frame
@@ -82,9 +83,10 @@ class _Waiting:
         self._interrupts = interrupts
 
     def __enter__(self) -> None:
-        self._interrupts._waiting = True
-        if self._interrupts.requested:
-            self._interrupts._waiting = False
+        interrupts = self._interrupts
+        interrupts._waiting = True
+        if interrupts._requested or interrupts.requested:
+            interrupts._waiting = False
             raise Interrupted
 
     def __exit__(self, *exc_info: object) -> None:

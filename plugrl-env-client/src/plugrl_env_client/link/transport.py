@@ -24,7 +24,7 @@ from websockets.frames import Frame, Opcode
 from websockets.http11 import Response
 from websockets.protocol import State
 
-from plugrl_env_client.link.frames import FrameSpotter, FrameWriter
+from plugrl_env_client.link.frames import SMALL, FrameSpotter, FrameWriter
 from plugrl_env_client.link.interrupts import Interrupts
 from plugrl_env_client.link.spinning import Spinning, yield_core
 
@@ -34,7 +34,7 @@ STALL_SECONDS = 60.0  # a send that makes no progress for this long has lost its
 BROKEN = Close(1006)
 
 _BUFFER_BYTES = 1 << 18
-_MOST_HELD = 1 << 16  # a larger frame leaves at once: to join it to the next one would cost more than it saves
+_MOST_HELD = SMALL  # a larger frame leaves at once: to join it to the next one would cost more than it saves
 _PATIENCE = 1.0  # how long one receive blocks before a caller may look at its deadlines
 _SHORT = 0.25  # seconds from which on it does no harm that the kernel's own timeout is many milliseconds late
 _DONT_WAIT: int = getattr(socket, "MSG_DONTWAIT", 0)
@@ -72,6 +72,9 @@ class Transport:
         interrupts: what may end a wait.
         spin: seconds to ask the socket again and again before sleeping until it has something; 0: sleep at once,
             None: while that pays (`Spinning`).
+
+    Attributes:
+        is_open: whether messages can be sent, as far as what was read so far tells.
     """
 
     def __init__(
@@ -92,11 +95,7 @@ class Transport:
         self._events: deque[Frame | Response] = deque()
         self._parts: list[bytes] = []
         self._empty_at = time.monotonic()  # when the receive queue was last known to be empty
-
-    @property
-    def is_open(self) -> bool:
-        """Whether messages can be sent, as far as what was read so far tells."""
-        return self._protocol.state is State.OPEN
+        self.is_open = protocol.state is State.OPEN
 
     def send(self, message: bytes | Sequence[Any], *, hold: bool = False) -> None:
         """Send one binary message.
@@ -111,17 +110,15 @@ class Transport:
         """
         if not self.is_open:  # a close frame came along with what was read last
             self._closed_by_peer()
-        frame = self._writer.write(message)
-        if self._held or hold:
-            if len(self._held) + len(frame) <= _MOST_HELD:
-                frame = b"".join((self._held, frame))
-                self._held = b""
-            else:
-                self.push()
-            if hold and len(frame) <= _MOST_HELD:
-                self._held = bytes(frame)
-                return
-        self._send_frames(frame)
+        pieces: Sequence[Any] = (message,) if isinstance(message, bytes) else message
+        if self._held and (len(pieces) > 1 or len(self._held) + len(pieces[0]) > _MOST_HELD):
+            self.push()
+        frame = self._writer.write(pieces, after=self._held)
+        self._held = b""
+        if hold and isinstance(frame, bytes):
+            self._held = frame
+        else:
+            self._send_frames(frame)
 
     def push(self) -> None:
         """Send what `send` holds.
@@ -158,7 +155,8 @@ class Transport:
                 message = self._take(self._events.popleft())
                 if message is not None:
                     return message
-            self._check_failure()
+            if not self.is_open:
+                self._check_failure()
             count = self._fill(patience)
             if count is None:
                 return Event.NOTHING
@@ -194,6 +192,7 @@ class Transport:
             if self._protocol.state is State.OPEN:
                 self.push()
                 self._protocol.send_close(close.code, close.reason)
+                self.is_open = False
             self._flush()
             clean = self._drain(time.monotonic() + ANSWER_SECONDS)
         except Closed:
@@ -284,6 +283,7 @@ class Transport:
             self._protocol.receive_data(bytes(self._buffer[:count]))
         else:
             self._protocol.receive_eof()
+        self.is_open = self._protocol.state is State.OPEN
         for event in self._protocol.events_received():
             if isinstance(event, (Frame, Response)):  # a client is never sent a request
                 self._events.append(event)

@@ -192,7 +192,7 @@ def _layout(key: object, dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[
             take = _small_bools
     else:
         take = np.ascontiguousarray if check is None else functools.partial(_large, check)
-    before = TO_DATA + _bin_header(size)
+    before = array_head(size)
     after = TO_DTYPE + msgpack.packb(dtype.str) + TO_SHAPE + msgpack.packb(shape)
     return before if key is _NO_KEY else msgpack.packb(key) + before, take, after
 
@@ -219,6 +219,11 @@ def _large(check: Check, value: np.ndarray) -> Any:
     data = flat_bytes(value)
     check_in_pieces(check, data)
     return data
+
+
+def array_head(size: int) -> bytes:
+    """What comes before the bytes of an array of so many: no other part of a frame is like it."""
+    return TO_DATA + _bin_header(size)
 
 
 def _bin_header(size: int) -> bytes:

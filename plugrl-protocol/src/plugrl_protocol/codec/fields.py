@@ -86,8 +86,15 @@ def _is(value: object, kinds: str, rows: int | None) -> bool:
     )
 
 
+# The readers of arrays begin with what is nearly always there, and then is not looked at again: NumPy's own dtype
+# objects, of which there is one each.
+_INT64, _FLOAT32, _BOOL = np.dtype(np.int64), np.dtype(np.float32), np.dtype(np.bool_)
+
+
 def read_ints(value: object, rows: int, path: str, clause: str) -> np.ndarray:
     """An integer array of shape [rows], as int64."""
+    if type(value) is np.ndarray and value.dtype is _INT64 and value.shape == (rows,):
+        return value
     if not _is(value, "iu", rows):
         raise mismatch(clause, path, f"int[{rows}]", value)
     return _int64(value)  # type: ignore[arg-type]
@@ -95,6 +102,8 @@ def read_ints(value: object, rows: int, path: str, clause: str) -> np.ndarray:
 
 def read_floats(value: object, rows: int, path: str, clause: str) -> np.ndarray:
     """A float array of any width and shape [rows], as float32; a value too large for it becomes inf."""
+    if type(value) is np.ndarray and value.dtype is _FLOAT32 and value.shape == (rows,):
+        return value
     if not _is(value, "f", rows):
         raise mismatch(clause, path, f"float[{rows}]", value)
     if value.dtype == np.float32:  # type: ignore[attr-defined]
@@ -105,6 +114,8 @@ def read_floats(value: object, rows: int, path: str, clause: str) -> np.ndarray:
 
 def read_flags(value: object, rows: int, path: str, clause: str) -> np.ndarray:
     """A bool array of shape [rows]."""
+    if type(value) is np.ndarray and value.dtype is _BOOL and value.shape == (rows,):
+        return value
     if not _is(value, "b", rows):
         raise mismatch(clause, path, f"bool[{rows}]", value)
     return value  # type: ignore[return-value]
@@ -112,6 +123,9 @@ def read_flags(value: object, rows: int, path: str, clause: str) -> np.ndarray:
 
 def read_env_indices(value: object, path: str) -> np.ndarray:
     """Env indices (SPEC 4.4): an integer array of at least one row, each in 0..65,535, no two equal; as int64."""
+    if type(value) is np.ndarray and value.dtype is _INT64 and value.ndim == 1 and 0 < len(value) <= _FEW:
+        _check_few(value.tobytes(), path)
+        return value
     if not _is(value, "iu", None):
         raise mismatch("4.4 indices/dtype", path, "int[n]", value)
     if len(value) == 0:  # type: ignore[arg-type]
@@ -120,10 +134,7 @@ def read_env_indices(value: object, path: str) -> np.ndarray:
         raise LocalProtocolError(
             "4.4 indices/unique", f"{path}: expected at most {MAX_ENVS} envs, got {describe(value)}"
         )
-    if value.dtype == np.int64 and len(value) <= _FEW:  # type: ignore[attr-defined,arg-type]
-        _check_few(value.tobytes(), path)  # type: ignore[attr-defined]
-    else:
-        _check_indices(value.tolist(), path)  # type: ignore[attr-defined]
+    _check_indices(value.tolist(), path)  # type: ignore[attr-defined]
     return _int64(value)  # type: ignore[arg-type]
 
 

@@ -1,5 +1,6 @@
 """`feedback`: how the chunks that finished went (SPEC 5.4)."""
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +24,7 @@ _KEYS = frozenset({"obs", "rewards", "terminated", "truncated", "info"})
 _CLAUSE = "5.4 feedback/shape"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, init=False)
 class Feedback:
     """The outcome of m chunks, one an env.
 
@@ -49,9 +50,20 @@ class Feedback:
     info: Mapping[str, Any]
     _info_rows: InfoRows = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        rows = self._fill(self.env_indices, self.step_ids, self.rewards, self.terminated, self.truncated, self.info)
-        self.observation.require_rows(rows, "feedback.data.obs")
+    def __init__(
+        self,
+        env_indices: np.ndarray,
+        step_ids: np.ndarray,
+        observation: Observation,
+        rewards: np.ndarray,
+        terminated: np.ndarray,
+        truncated: np.ndarray,
+        info: Mapping[str, Any],
+    ) -> None:
+        observation.require_rows(
+            self._fill(env_indices, step_ids, rewards, terminated, truncated, info), "feedback.data.obs"
+        )
+        _set(self, "observation", observation)
 
     def info_rows(self) -> InfoRows:
         """`info` by row."""
@@ -108,12 +120,19 @@ class Feedback:
         indices = read_env_indices(env_indices, "feedback.env_indices")
         rows = len(indices)
         infos = read_map(info, "feedback.data.info", "5.4 feedback/info")
-        set_field = object.__setattr__
-        set_field(self, "env_indices", indices)
-        set_field(self, "step_ids", read_ints(step_ids, rows, "feedback.step_ids", _CLAUSE))
-        set_field(self, "rewards", read_floats(rewards, rows, "feedback.data.rewards", "5.4 feedback/rewards"))
-        set_field(self, "terminated", read_flags(terminated, rows, "feedback.data.terminated", "5.4 feedback/flags"))
-        set_field(self, "truncated", read_flags(truncated, rows, "feedback.data.truncated", "5.4 feedback/flags"))
-        set_field(self, "info", infos)
-        set_field(self, "_info_rows", InfoRows(infos, rows))
+        _set(self, "env_indices", indices)
+        _set(self, "step_ids", read_ints(step_ids, rows, "feedback.step_ids", _CLAUSE))
+        _set(self, "rewards", read_floats(rewards, rows, "feedback.data.rewards", "5.4 feedback/rewards"))
+        _set(self, "terminated", read_flags(terminated, rows, "feedback.data.terminated", "5.4 feedback/flags"))
+        _set(self, "truncated", read_flags(truncated, rows, "feedback.data.truncated", "5.4 feedback/flags"))
+        _set(self, "info", infos)
+        _set(self, "_info_rows", InfoRows(infos, rows) if infos else _no_info(rows))
         return rows
+
+
+_set = object.__setattr__
+
+
+@functools.lru_cache(maxsize=512)
+def _no_info(rows: int) -> InfoRows:
+    return InfoRows({}, rows)

@@ -14,7 +14,7 @@ from plugrl_protocol.spaces import Declaration
 _CLAUSE = "5.2 infer/shape"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, init=False)
 class Infer:
     """A request for n chunks of actions.
 
@@ -35,9 +35,17 @@ class Infer:
     reuse: np.ndarray | None = None
     spaces: Declaration | None = None
 
-    def __post_init__(self) -> None:
-        sent = _read_rows(self, self.env_indices, self.step_ids, self.reuse)
-        self.observation.require_rows(sent, "infer.data")
+    def __init__(
+        self,
+        observation: Observation,
+        env_indices: np.ndarray,
+        step_ids: np.ndarray,
+        reuse: np.ndarray | None = None,
+        spaces: Declaration | None = None,
+    ) -> None:
+        observation.require_rows(_read_rows(self, env_indices, step_ids, reuse), "infer.data")
+        _set(self, "observation", observation)
+        _set(self, "spaces", spaces)
 
     def to_wire(self) -> dict[str, Any]:
         """The message as it travels."""
@@ -69,10 +77,10 @@ class Infer:
             value.get("reuse"),
         )
         data = read_key(value, "data", "infer", _CLAUSE)
-        object.__setattr__(infer, "observation", Observation.parse(data, "infer.data", sent))
+        _set(infer, "observation", Observation.parse(data, "infer.data", sent))
         spaces = value.get("spaces")
         declaration = None if spaces is None else Declaration.from_wire(spaces, "infer.spaces")
-        object.__setattr__(infer, "spaces", declaration)
+        _set(infer, "spaces", declaration)
         return infer
 
 
@@ -81,7 +89,10 @@ def _read_rows(infer: Infer, env_indices: object, step_ids: object, reuse: objec
     indices = read_env_indices(env_indices, "infer.env_indices")
     rows = len(indices)
     flags = None if reuse is None else read_flags(reuse, rows, "infer.reuse", "10.1 reuse/shape")
-    object.__setattr__(infer, "env_indices", indices)
-    object.__setattr__(infer, "step_ids", read_ints(step_ids, rows, "infer.step_ids", _CLAUSE))
-    object.__setattr__(infer, "reuse", flags)
+    _set(infer, "env_indices", indices)
+    _set(infer, "step_ids", read_ints(step_ids, rows, "infer.step_ids", _CLAUSE))
+    _set(infer, "reuse", flags)
     return rows if flags is None else rows - int(np.count_nonzero(flags))
+
+
+_set = object.__setattr__
