@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import torch
 
-from plugrl_server.algorithm.base_algorithm import FeedbackRows, Node
-from plugrl_server.algorithm.distributed import DDPAlgorithm
+from plugrl_server.algorithm.buffered import BufferedAlgorithm
+from plugrl_server.algorithm.feedback_rows import FeedbackRows, Node
 from plugrl_server.algorithm.on_policy.on_policy_config import OnPolicyConfig
 from plugrl_server.common.checkpoint_manager import Checkpoint, loading
 from plugrl_server.learning import trees
@@ -74,8 +74,11 @@ class Iteration(NamedTuple):
     extra: dict[str, Any]
 
 
-class OnPolicyAlgorithm(DDPAlgorithm):
+class OnPolicyAlgorithm(BufferedAlgorithm):
     """An algorithm that fills a buffer with frames of the current policy, learns from it, and clears it.
+
+    Of a frame's action it keeps the sample. What else learning needs (values, probabilities) is computed before the
+    first step, by the weights that acted.
 
     The policy has `observe`, `features`, `value`, `update_normalizer`, `parameters` and `device`.
 
@@ -116,22 +119,12 @@ class OnPolicyAlgorithm(DDPAlgorithm):
         critic = self.config.critic_learning_rate
         return [self.config.learning_rate, self.config.learning_rate if critic is None else critic]
 
-    # Storing -----------------------------------------------------------------------------------------------------
+    # Acting and storing ------------------------------------------------------------------------------------------
 
     def infer(self, obs: dict[str, Any]) -> tuple[np.ndarray, PolicyRuntimeState]:
         """Sample a chunk for each environment."""
         actions, runtime_state = self.policy.get_action_and_runtime_state(obs)
         return actions, runtime_state
-
-    def derive_train_state(self, runtime_state: PolicyRuntimeState) -> PolicyTrainState:
-        """Keep the sample. What else learning needs is computed before the first step, by the same weights."""
-        return runtime_state["sample"]
-
-    def feedback(self, **frame: Any) -> tuple[Node, int, dict[str, Any]]:
-        """Store one frame (arguments: `BaseAlgorithm.feedback`)."""
-        rows = FeedbackRows.one(**frame)
-        self._store(rows)
-        return rows.nodes[0], self.global_step, {}
 
     def feedback_rows(self, rows: FeedbackRows) -> int:
         """Store the rows of a message, as many as fit."""
@@ -144,19 +137,8 @@ class OnPolicyAlgorithm(DDPAlgorithm):
             rows.nodes[:taken] = head.nodes
         return taken
 
-    def _store(self, rows: FeedbackRows) -> None:
-        rows.nodes[:] = self.rollout.add(
-            obs=self.policy.observe(rows.obs),
-            train_state=rows.train_state,
-            next_obs=self.policy.observe(rows.next_obs),
-            reward=rows.reward,
-            terminated=rows.next_terminated,
-            truncated=rows.next_truncated,
-            nodes=rows.nodes,
-        )
-        self.global_step += len(rows)
-        for i in np.flatnonzero(rows.next_terminated | rows.next_truncated).tolist():
-            self.record_finished_episode(rows.info[i], True, True)
+    def _add(self, train_state: PolicyTrainState, **frames: Tree) -> list[Node]:
+        return self.rollout.add(train_state=train_state, **frames)
 
     # Learning ----------------------------------------------------------------------------------------------------
 

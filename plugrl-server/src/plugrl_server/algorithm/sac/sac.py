@@ -5,16 +5,17 @@ from typing import Any, cast
 
 import numpy as np
 
-from plugrl_server.algorithm.base_algorithm import FeedbackRows, Node
+from plugrl_server.algorithm.buffered import BufferedAlgorithm
 from plugrl_server.algorithm.collectives import Collectives
 from plugrl_server.algorithm.concurrent.remote_learner import RemoteLearner
-from plugrl_server.algorithm.distributed import DDPAlgorithm
+from plugrl_server.algorithm.feedback_rows import FeedbackRows, Node
 from plugrl_server.algorithm.registration import register_algo
 from plugrl_server.algorithm.sac.sac_config import SACConfig
 from plugrl_server.algorithm.sac.sac_learner import SACLearner, Update, build_learner
 from plugrl_server.common.checkpoint_manager import Checkpoint, loading
 from plugrl_server.common.config_error import ConfigError
 from plugrl_server.learning.rng import load_rng_state, rng_state
+from plugrl_server.learning.trees import Tree
 from plugrl_server.policy.sac.sac_policy import SACPolicy
 from plugrl_server.policy.state import PolicyRuntimeState, PolicyTrainState
 
@@ -26,7 +27,7 @@ LONGEST_WAIT = 5.0
 
 
 @register_algo("sac")
-class SAC(DDPAlgorithm):
+class SAC(BufferedAlgorithm):
     """Soft actor-critic on a replay buffer.
 
     Every stored frame beyond the first `learning_starts` makes `updates_per_step` updates due, whoever sent it; a learn
@@ -73,35 +74,15 @@ class SAC(DDPAlgorithm):
             return self.policy.uniform_action_and_runtime_state(len(obs["text"]))
         return self.policy.get_action_and_runtime_state(obs)
 
-    def derive_train_state(self, runtime_state: PolicyRuntimeState) -> PolicyTrainState:
-        """Keep the chunk in units of the bounds."""
-        return runtime_state["sample"]
-
-    def feedback(self, **frame: Any) -> tuple[Node, int, dict[str, Any]]:
-        """Store one frame (arguments: `BaseAlgorithm.feedback`)."""
-        rows = FeedbackRows.one(**frame)
-        self.feedback_rows(rows)
-        return rows.nodes[0], self.global_step, {}
-
-    def feedback_rows(self, rows: FeedbackRows) -> int:
-        """Store the rows of a message, all of them."""
-        rows.nodes[:] = self.learner.add(
-            obs=self.policy.observe(rows.obs),
-            action=rows.train_state,
-            next_obs=self.policy.observe(rows.next_obs),
-            reward=rows.reward,
-            terminated=rows.next_terminated,
-            truncated=rows.next_truncated,
-            nodes=rows.nodes,
-        )
-        self.global_step += len(rows)
+    def _store(self, rows: FeedbackRows) -> None:
+        super()._store(rows)
         counted = min(len(rows), max(0, self.global_step - self.config.learning_starts))
         self.due += counted * self.config.updates_per_step
         if isinstance(self.learner, RemoteLearner):
             self._order(self.learner)
-        for i in np.flatnonzero(rows.next_terminated | rows.next_truncated).tolist():
-            self.record_finished_episode(rows.info[i], True, True)
-        return len(rows)
+
+    def _add(self, train_state: PolicyTrainState, **frames: Tree) -> list[Node]:
+        return self.learner.add(action=train_state, **frames)
 
     # Learning ----------------------------------------------------------------------------------------------------
 

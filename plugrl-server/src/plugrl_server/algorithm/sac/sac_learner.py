@@ -109,28 +109,10 @@ class SACLearner:
 
     # Storing -----------------------------------------------------------------------------------------------------
 
-    def add(
-        self,
-        *,
-        obs: Tree,
-        action: Tree,
-        next_obs: Tree,
-        reward: np.ndarray,
-        terminated: np.ndarray,
-        truncated: np.ndarray,
-        nodes: Sequence[tuple[int, str]],
-    ) -> list[tuple[int, str]]:
+    def add(self, *, obs: Tree, **frames: Any) -> list[tuple[int, str]]:
         """Store frames (arguments: `ReplayBuffer.add`); the normaliser, where it is on, takes in what was acted on."""
         self.policy.update_normalizer(obs)
-        return self.replay.add(
-            obs=obs,
-            action=action,
-            next_obs=next_obs,
-            reward=reward,
-            terminated=terminated,
-            truncated=truncated,
-            nodes=nodes,
-        )
+        return self.replay.add(obs=obs, **frames)
 
     # Updates -----------------------------------------------------------------------------------------------------
 
