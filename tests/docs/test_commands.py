@@ -33,7 +33,7 @@ UV_SWITCHES = {"--isolated", "--no-project"}
 @pytest.fixture(autouse=True, scope="module")
 def examples():
     """What the examples' READMEs import from their own folder."""
-    sources.load("custom_algorithm", "reinforce")
+    sources.load("custom_algorithm", "spo")
     sources.load("custom_policy", "beta_policy")
     sources.load("custom_env", "goto")
 

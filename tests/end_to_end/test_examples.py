@@ -11,7 +11,7 @@ from tests.examples import sources
 CLIENT = "plugrl-run-env-client classic-v1 --env.name {} --num-envs 4"
 RUN = {
     "custom_algorithm": (
-        *("categorical-policy", "default", "reinforce", "default", "--algo.buffer-size", 128),
+        *("categorical-policy", "default", "spo", "default", "--algo.buffer-size", 128),
         *("--client", CLIENT.format("CartPole-v1")),
     ),
     "custom_policy": (
@@ -19,7 +19,7 @@ RUN = {
         *("--client", CLIENT.format("Pendulum-v1")),
     ),
 }
-MODULE = {"custom_algorithm": "reinforce", "custom_policy": "beta_policy"}
+MODULE = {"custom_algorithm": "spo", "custom_policy": "beta_policy"}
 COMMON = ("--port", 0, "--algo.global-steps", 512, "--exp-name", "example")
 
 
