@@ -17,7 +17,7 @@ def feature(*shape):
 
 
 class FakePolicy(nn.Module):
-    """Its action at step i of a chunk is the first two numbers of the robot's state, plus i."""
+    """Its action at step i of a chunk is the first two numbers of the robot's state, plus i and what it draws."""
 
     def __init__(self, config):
         super().__init__()
@@ -43,7 +43,8 @@ class FakePolicy(nn.Module):
     def select_action(self, batch):
         if not self._queue:
             self.batches.append(batch)
-            self._queue.extend(batch["observation.state"][:, :2] + i for i in range(self.config.n_action_steps))
+            state = batch["observation.state"][:, :2]
+            self._queue.extend(state + i + self.config.draw(state) for i in range(self.config.n_action_steps))
         return self._queue.popleft()
 
 
@@ -140,6 +141,7 @@ def make_config(kind="act", images=(), environment=False, size=8, **changes):
             "vlm_model_name": "on-the-hub",
             "adapt_to_pi_aloha": False,
             "pretrained_backbone_weights": "to be fetched",
+            "draw": lambda state: 0,
             **changes,
         }
     )

@@ -249,6 +249,20 @@ def test_lerobot_policy_acts_by_it_too(tmp_path, backbone):
     np.testing.assert_allclose(actions, expected.numpy(), atol=1e-5, rtol=1e-4)
 
 
+def test_lerobot_policy_without_noise_is_the_flow_without_noise(tmp_path, backbone):
+    saved(tmp_path, backbone)
+    acting = LeRobotPolicy(LeRobotPolicyConfig(policy_path=tmp_path, device="cpu", task="push it"))
+    flow = fine_tunable(tmp_path)
+    obs = {**OBS, "text": np.array(["", ""])}
+    for each in (acting, flow):
+        each.adopt_action_space(SPACE)
+        each.deterministic = True
+    actions, _ = acting.get_action_and_runtime_state(obs)
+    np.testing.assert_allclose(actions, flow.get_action_and_runtime_state(obs)[0], atol=1e-5, rtol=1e-4)
+    acting.deterministic = False
+    assert not np.allclose(actions, acting.get_action_and_runtime_state(obs)[0], atol=1e-2)
+
+
 def test_a_language_model_that_is_elsewhere_is_named_or_asked_for(tmp_path, backbone):
     from lerobot.configs.policies import PreTrainedConfig
 

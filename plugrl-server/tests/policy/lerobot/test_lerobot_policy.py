@@ -1,9 +1,13 @@
 """Acting by a policy of lerobot (with a fake of lerobot)."""
 
+import logging
+
 import numpy as np
 import pytest
 import torch
 from plugrl_protocol.spaces import BoxSpace
+from plugrl_server.algorithm.evaluation.evaluation import Evaluation
+from plugrl_server.algorithm.evaluation.evaluation_config import EvaluationConfig
 from plugrl_server.common.config_error import ConfigError
 from plugrl_server.policy.lerobot.lerobot_policy import LeRobotPolicy
 from plugrl_server.policy.lerobot.lerobot_policy_config import LeRobotPolicyConfig
@@ -86,3 +90,69 @@ def test_what_would_act_otherwise_than_it_was_trained_is_refused(fake_lerobot):
         policy(fake_lerobot(), action_horizon=5)
     with pytest.raises(ConfigError, match=r"names observation.images.x; this policy reads observation.state"):
         policy(fake_lerobot(), key_map=("observation.images.x=top",))
+
+
+# Noise -----------------------------------------------------------------------------------------------------------
+
+ONE = torch.ones(2, 2)
+DRAWS = {
+    "randn": (lambda state: torch.randn(state.shape, generator=None, dtype=state.dtype), 0 * ONE),
+    "randn by name": (lambda state: torch.randn(size=tuple(state.shape)), 0 * ONE),
+    "randn_like": (torch.randn_like, 0 * ONE),
+    "normal of a size": (lambda state: torch.normal(mean=2.0, std=1.0, size=state.shape), 2 * ONE),
+    "normal of tensors": (lambda state: torch.normal(3 * torch.ones_like(state), torch.ones_like(state)), 3 * ONE),
+    "multinomial": (lambda state: torch.multinomial(state.softmax(-1), num_samples=1), torch.tensor([[0.0], [1.0]])),
+}
+
+
+def drawing(folder):
+    """What it draws for two states of which the first leans to choice 0, the second to choice 1, [2, H, *]."""
+    acting = policy(folder, key_map=("observation.state=arm+base",))
+    states = {"arm": np.array([[0.5, 0.0], [0.0, 0.5]]), "base": np.zeros((2, 1))}
+    plain = states["arm"][:, None] + np.arange(4)[None, :, None]
+
+    def drawn():
+        actions, _ = acting.get_action_and_runtime_state({"images": {}, "states": states, "text": np.array(["", ""])})
+        return (actions - 1) / 10 - plain
+
+    return acting, drawn
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+def test_deterministic_takes_the_noise_away(fake_lerobot, draw):
+    function, settled = DRAWS[draw]
+    acting, drawn = drawing(fake_lerobot(kind="diffusion", draw=function))
+    assert drawn().std() > 0.1
+    acting.deterministic = True
+    expected = np.broadcast_to(settled.numpy()[:, None], (2, 4, 2))
+    np.testing.assert_allclose(drawn(), expected, atol=1e-6)
+    acting.deterministic = False
+    assert any(abs(drawn() - expected).max() > 0.1 for _ in range(9)), "it samples again"
+
+
+def test_a_type_whose_noise_is_its_search_keeps_it_and_says_so_once(fake_lerobot, caplog):
+    acting, drawn = drawing(fake_lerobot(kind="tdmpc", draw=torch.randn_like))
+    with caplog.at_level(logging.WARNING):
+        drawn()
+        assert not caplog.messages
+        acting.deterministic = True
+        assert drawn().std() > 0.1
+        drawn()
+    assert caplog.messages == [
+        "lerobot-policy cannot take the noise from a policy of type tdmpc: it acts as it samples"
+    ]
+
+
+def test_a_type_that_draws_nothing_acts_alike(fake_lerobot, obs, caplog):
+    acting = policy(fake_lerobot(), key_map=("observation.state=base+arm",))
+    sampled, _ = acting.get_action_and_runtime_state(obs)
+    acting.deterministic = True
+    np.testing.assert_array_equal(acting.get_action_and_runtime_state(obs)[0], sampled)
+    assert not caplog.messages
+
+
+def test_eval_acts_without_noise_unless_told_otherwise(fake_lerobot):
+    for deterministic in (True, False):
+        acting, drawn = drawing(fake_lerobot(kind="smolvla", draw=torch.randn_like))
+        Evaluation(EvaluationConfig(num_episodes=2, deterministic=deterministic), acting)
+        assert (abs(drawn()).max() < 1e-6) == deterministic

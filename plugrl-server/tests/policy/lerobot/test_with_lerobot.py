@@ -123,6 +123,19 @@ def test_act_is_the_same_for_the_same_observation_whatever_came_before(tmp_path)
     assert first.shape == (2, 2, 2)
 
 
+@pytest.mark.parametrize("changes", [{}, {"num_inference_steps": 5}], ids=str)
+def test_without_noise_it_is_the_chain_that_dppo_fine_tunes_without_noise(tmp_path, changes):
+    saved(tmp_path, diffusion(**changes))
+    policy, chain = lerobot_policy(tmp_path), fine_tunable(tmp_path)
+    for each in (policy, chain):
+        each.adopt_action_space(SPACE)
+        each.deterministic = True
+    actions, _ = policy.get_action_and_runtime_state(OBS)
+    np.testing.assert_allclose(actions, chain.get_action_and_runtime_state(OBS)[0], rtol=1e-4, atol=1e-4)
+    policy.deterministic = False
+    assert not np.allclose(actions, policy.get_action_and_runtime_state(OBS)[0], atol=1e-2)
+
+
 @pytest.mark.parametrize("make", [act, diffusion])
 def test_images_are_read_as_parts_of_one_channels_first(tmp_path, make):
     theirs, pre, post = saved(tmp_path, make({"observation.state": 3}, ["observation.images.top"]))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from plugrl_protocol.spaces import ActionSpace
+from torch.overrides import TorchFunctionMode
 
 from plugrl_server.common.config_error import ConfigError, require
 from plugrl_server.policy.action_spaces import action_dim, to_env_actions
@@ -17,6 +21,13 @@ from plugrl_server.policy.lerobot.pretrained import Pretrained, as_tensor, load_
 from plugrl_server.policy.registration import register_policy
 from plugrl_server.policy.state import PolicyRuntimeState
 
+logger = logging.getLogger(__name__)
+
+TYPES_WITHOUT_NOISE = frozenset(
+    {"act", "diffusion", "groot", "pi0", "pi05", "pi0_fast", "smolvla", "vqbet", "wall_x", "xvla"}
+)
+"""Types of lerobot (0.4.4) that draw nothing when they act, or only what `WithoutNoise` replaces."""
+
 
 @register_policy("lerobot-policy")
 class LeRobotPolicy(BaseTorchPolicy):
@@ -25,7 +36,8 @@ class LeRobotPolicy(BaseTorchPolicy):
     A chunk is what lerobot's `select_action` returns after a reset, step by step, so it starts from the present
     observation alone: the environments of a batch change from call to call, and no history is kept of any.
 
-    It samples as lerobot does, with torch's global generator; `deterministic` changes nothing.
+    It samples as lerobot does, with torch's global generator. `deterministic` takes the noise away; of a type whose
+    noise is not known (tdmpc searches by it) this says in the log that it stays.
     """
 
     config: LeRobotPolicyConfig
@@ -48,6 +60,7 @@ class LeRobotPolicy(BaseTorchPolicy):
         self._inputs: dict[str, Any] = {**self.pretrained.states(), **self.pretrained.images()}
         _check_names(self.key_map, self._inputs)
         self._space: ActionSpace | None = None
+        self._told_of_noise = False
 
     def adopt_action_space(self, action_space: ActionSpace) -> None:
         """Clip actions to the declared space from now on.
@@ -87,13 +100,24 @@ class LeRobotPolicy(BaseTorchPolicy):
         read = KeyMap(self._sources(obs)).read(obs)
         batch: dict[str, Any] = {key: as_tensor(values, self.device) for key, values in read.items()}
         batch["task"] = [str(text) or self.config.task or "" for text in obs["text"]]
-        with torch.inference_mode():
+        with torch.inference_mode(), self._noise():
             inputs = self.pretrained.preprocess(batch)
             inputs = {key: value for key, value in inputs.items() if key.startswith(("observation.", "task"))}
             self.model.reset()
             steps = [self.model.select_action(dict(inputs)) for _ in range(self.action_horizon)]
             chunk = torch.stack([self.pretrained.postprocess(step) for step in steps], dim=1)
         return to_env_actions(self._space, chunk.float().cpu().numpy()), None
+
+    def _noise(self) -> contextlib.AbstractContextManager[Any]:
+        """Return what to act in: nothing, or, where `deterministic` asks for it, a world without noise."""
+        if not self.deterministic:
+            return contextlib.nullcontext()
+        if (kind := self.pretrained.config.type) in TYPES_WITHOUT_NOISE:
+            return WithoutNoise()
+        if not self._told_of_noise:
+            self._told_of_noise = True
+            logger.warning("lerobot-policy cannot take the noise from a policy of type %s: it acts as it samples", kind)
+        return contextlib.nullcontext()
 
     def _sources(self, obs: dict[str, Any]) -> dict[str, tuple[str, ...]]:
         """Return which of our names each of the policy's inputs is read from.
@@ -130,3 +154,44 @@ def _check_names(key_map: KeyMap, inputs: dict[str, Any]) -> None:
             f"--policy.key-map names {', '.join(key_map.sources)}; this policy reads {', '.join(inputs)}: all of "
             f"these and no other."
         )
+
+
+# Acting without noise --------------------------------------------------------------------------------------------
+
+
+class WithoutNoise(TorchFunctionMode):
+    """While it is entered, a normal draw is its mean, and a draw from several choices the likeliest of them.
+
+    So a diffusion or flow policy starts from zeros and takes the mean of every step, and one of tokens is greedy.
+    """
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Call a function of torch, or what stands for it here."""
+        kwargs = kwargs or {}
+        if (settled := SETTLED.get(func)) is None:
+            return func(*args, **kwargs)
+        return settled(*args, **{name: value for name, value in kwargs.items() if name != "generator"})
+
+
+def _mean_of_normal(mean: Any, std: Any, size: Any = None, **options: Any) -> torch.Tensor:
+    """Return what `torch.normal` would, were the deviation 0."""
+    if size is None:
+        settled: torch.Tensor = mean + 0 * std
+        return settled
+    return torch.full(size, float(mean), **options)
+
+
+def _likeliest(weights: torch.Tensor, num_samples: int, replacement: bool = False) -> torch.Tensor:  # noqa: ARG001
+    """Return the indices of the largest weights in the place of `torch.multinomial`'s, i8[..., num_samples]."""
+    return weights.topk(num_samples, -1).indices
+
+
+SETTLED: dict[Callable[..., Any], Callable[..., torch.Tensor]] = {
+    torch.randn: torch.zeros,
+    torch.randn_like: torch.zeros_like,
+    torch.normal: _mean_of_normal,
+    torch.multinomial: _likeliest,
+}
+"""What stands for each of torch's functions that draw."""
