@@ -162,6 +162,26 @@ def test_it_learns_a_bandit_and_holds_it(make_sac, make_bandit, run):
     assert algorithm.policy.log_alpha.exp() < 1
 
 
+@pytest.mark.parametrize("policy_frequency", [1, 2])
+@pytest.mark.parametrize("normalize", [False, True])
+def test_a_mini_batch_of_one_has_no_nan(make_sac, make_bandit, run, policy_frequency, normalize):
+    """From the very first frame on, when the normaliser has seen one and knows no spread."""
+    algorithm = make_sac(
+        policy={"normalize_observations": normalize},
+        batch_size=1,
+        learning_starts=1,
+        report_interval=1,
+        policy_frequency=policy_frequency,
+    )
+    before = [parameter.detach().clone() for parameter in algorithm.policy.parameters()]
+    reports = run(algorithm, make_bandit(1), 12)
+    assert len(reports) == algorithm.learner.updates == 11
+    assert all(np.isfinite(value) for metrics in reports for value in metrics.values())
+    assert all(torch.isfinite(parameter).all() for parameter in algorithm.policy.parameters())
+    moved = [not torch.equal(old, new) for old, new in zip(before, algorithm.policy.parameters(), strict=True)]
+    assert all(moved)
+
+
 # State -----------------------------------------------------------------------------------------------------------
 
 
