@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from plugrl_server.common.checkpoint_manager import Checkpoint, CheckpointManager
-from plugrl_server.learning import replay_buffer, trees
+from plugrl_server.learning import trees
 from plugrl_server.learning.replay_buffer import ReplayBuffer
 
 NO_NODE = (-1, "")
@@ -117,7 +117,7 @@ def test_images_stay_uint8():
 
 
 def test_memory_grows_with_the_frames(monkeypatch):
-    monkeypatch.setattr(replay_buffer, "FIRST_ROWS", 4)
+    monkeypatch.setattr(trees, "FIRST_ROWS", 4)
     buffer, envs = ReplayBuffer(1_000_000), Envs()
     assert buffer._observations.tree is None
     for _ in range(33):
@@ -216,7 +216,7 @@ def test_unused_rows_are_left_out():
     for env in range(4):
         envs.step(buffer, [env])
     envs.step(buffer, [3])
-    assert buffer._free
+    assert buffer._observations.used > buffer.observation_rows
     state = buffer.state_dict()
     assert trees.leading(state["observations"]) == observations_of(held(buffer)) == 3
     other = ReplayBuffer(2)

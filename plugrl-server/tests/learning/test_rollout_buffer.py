@@ -149,6 +149,30 @@ def test_state_round_trips_in_the_middle_of_an_iteration():
     assert len(set(finals[finals != NONE])) == (finals != NONE).sum()
 
 
+def test_a_state_whose_final_observations_have_unused_rows_is_restored():
+    first, envs = RolloutBuffer(8), Envs()
+    envs.step(first, [0, 1], truncated=[1])
+    envs.step(first, [0, 1])
+    state = first.state_dict()
+    assert len(state["final_obs"]) == 3
+    state["final_obs"] = np.concatenate([state["final_obs"], np.zeros((20, 2), np.float32)])
+    second = RolloutBuffer(8)
+    second.load_state_dict(state)
+    Envs().step(second, [0, 1, 2, 3])
+    assert len(second.final_obs) == 23
+    final = second.stored().final
+    assert len(set(final[final != NONE])) == 7
+    assert second.final_obs[final[1:]].tolist() == [[1, 1], [0, 2], [1, 102], [0, 1], [1, 1], [2, 1], [3, 1]]
+
+
+def test_frames_that_all_terminate_have_a_state():
+    first, second = RolloutBuffer(4), RolloutBuffer(4)
+    Envs().step(first, [0, 1], terminated=[0, 1])
+    second.load_state_dict(first.state_dict())
+    Envs().step(second, [2])
+    assert second.final_obs.tolist() == [[2, 1]]
+
+
 def test_state_is_a_copy():
     buffer, envs = RolloutBuffer(4), Envs()
     envs.step(buffer, [0])

@@ -89,3 +89,39 @@ def test_torch_is_not_imported():
         "trees.take({'a': numpy.zeros(2)}, 0); trees.concat([[numpy.zeros(1)]] * 2); assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_rows_grow_by_doubling_up_to_their_limit(monkeypatch):
+    monkeypatch.setattr(trees, "FIRST_ROWS", 2)
+    stored = trees.GrowingRows(limit=7)
+    assert stored.tree is None
+    allocated = []
+    for row in range(7):
+        stored.put(np.array([row]), {"image": np.full((1, 2), row, np.uint8)})
+        allocated.append(trees.leading(stored.tree))
+    assert allocated == [2, 2, 4, 4, 7, 7, 7]
+    assert stored.rows()["image"].dtype == np.uint8
+    assert stored.rows()["image"][:, 1].tolist() == list(range(7))
+
+
+def test_rows_that_were_given_back_are_used_again():
+    pool = trees.RowPool()
+    assert pool.add(3, np.array([1, 2, 3])).tolist() == [0, 1, 2]
+    pool.give_back(np.array([1, 0]))
+    assert (pool.in_use, pool.used) == (1, 3)
+    assert sorted(pool.add(3, np.array([4, 5, 6]))) == [0, 1, 3]
+    assert sorted(pool.rows().tolist()) == [3, 4, 5, 6]
+    assert pool.rows()[2] == 3
+    assert pool.add(0, np.zeros(0)).tolist() == []
+
+
+def test_a_pool_that_was_cleared_keeps_its_memory(monkeypatch):
+    monkeypatch.setattr(trees, "FIRST_ROWS", 4)
+    pool = trees.RowPool()
+    pool.add(3, np.array([1, 2, 3]))
+    pool.give_back(np.array([2]))
+    memory = pool.tree
+    pool.clear()
+    assert (pool.in_use, len(pool.rows())) == (0, 0)
+    assert pool.add(2, np.array([7, 8])).tolist() == [0, 1]
+    assert pool.tree is memory

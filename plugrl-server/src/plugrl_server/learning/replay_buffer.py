@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from plugrl_server.learning import trees
-from plugrl_server.learning.trees import Tree
+from plugrl_server.learning.trees import GrowingRows, RowPool, Tree
 
 NONE = -1
-FIRST_ROWS = 1024
 KEY = "replay"
 """The key of this buffer's nodes, `(number, KEY)`; a frame's number counts all frames ever added before it."""
 
@@ -56,9 +55,8 @@ class ReplayBuffer:
             raise ValueError(f"A buffer needs room for at least 1 frame, got {capacity}.")
         self.capacity = capacity
         self.added = 0
-        self._frames = _Rows(limit=capacity)
-        self._observations = _Rows()
-        self._free: list[int] = []
+        self._frames = GrowingRows(limit=capacity)
+        self._observations = RowPool()
 
     def __len__(self) -> int:
         return min(self.added, self.capacity)
@@ -81,7 +79,7 @@ class ReplayBuffer:
     @property
     def observation_rows(self) -> int:
         """Observations that are stored."""
-        return self._observations.used - len(self._free)
+        return self._observations.in_use
 
     # Adding ------------------------------------------------------------------------------------------------------
 
@@ -126,8 +124,8 @@ class ReplayBuffer:
         rows = self._rows_of_predecessors(nodes, oldest=int(numbers[-1]) + 1 - self.capacity)
         fresh = np.flatnonzero(rows == NONE)
         if len(fresh):
-            rows[fresh] = self._observations.put(self._take_rows(len(fresh)), trees.take(obs, fresh))
-        next_rows = self._observations.put(self._take_rows(len(nodes)), next_obs)
+            rows[fresh] = self._observations.add(len(fresh), trees.take(obs, fresh))
+        next_rows = self._observations.add(len(nodes), next_obs)
         places = {"obs_row": rows, "next_row": next_rows, "continued": np.zeros(len(nodes), bool)}
         self._frames.put(slots, {**frames, **places})
         self.added += len(nodes)
@@ -136,8 +134,8 @@ class ReplayBuffer:
     def _forget(self, slots: np.ndarray) -> None:
         """Give back the rows of the frames in these slots, which are about to be overwritten."""
         if len(slots):
-            self._free += self.obs_row[slots].tolist()
-            self._free += self.next_row[slots[~self.continued[slots]]].tolist()
+            self._observations.give_back(self.obs_row[slots])
+            self._observations.give_back(self.next_row[slots[~self.continued[slots]]])
 
     def _rows_of_predecessors(self, nodes: Sequence[tuple[int, str]], oldest: int) -> np.ndarray:
         """Return the rows that hold the observations already, as the predecessors' next ones; -1 where none does."""
@@ -151,12 +149,6 @@ class ReplayBuffer:
             rows[at] = self.next_row[slots]
             self.continued[slots] = True
         return rows
-
-    def _take_rows(self, n: int) -> np.ndarray:
-        """Return n rows of the observation store that nobody uses."""
-        reused = [self._free.pop() for _ in range(min(n, len(self._free)))]
-        start = self._observations.used
-        return np.array([*reused, *range(start, start + n - len(reused))], np.int64)
 
     # Drawing -----------------------------------------------------------------------------------------------------
 
@@ -208,52 +200,12 @@ class ReplayBuffer:
         if stored > self.capacity or (added > stored and stored < self.capacity):
             raise ValueError(f"{stored} frames of {added} were stored; this buffer holds {self.capacity}.")
         self.added = added
-        self._free = []
-        self._frames, self._observations = _Rows(limit=self.capacity), _Rows()
+        self._frames, self._observations = GrowingRows(limit=self.capacity), RowPool()
         if stored:
             self._frames.put(np.arange(stored), frames)
             observations = state["observations"]
-            self._observations.put(np.arange(trees.leading(observations) or 0), observations)
+            self._observations.add(trees.leading(observations) or 0, observations)
 
     def _column(self, name: str) -> np.ndarray:
         column: np.ndarray = self._frames.tree[name]
         return column
-
-
-class _Rows:
-    """Rows of a tree, whose memory doubles when it is full.
-
-    Args:
-        limit: Rows it will never need more of; None for no limit.
-
-    Attributes:
-        tree: The rows; those from `used` on are not in use.
-        used: Rows in use, up to the highest.
-    """
-
-    def __init__(self, limit: int | None = None) -> None:
-        self.tree: Tree = None
-        self.used = 0
-        self._limit = limit
-        self._allocated = 0
-
-    def put(self, rows: np.ndarray, values: Tree) -> np.ndarray:
-        """Write a tree of leading m into these rows, i8[m], and return them."""
-        needed = int(rows.max()) + 1
-        if needed > self._allocated:
-            self._grow(needed, values)
-        self.used = max(self.used, needed)
-        trees.put(self.tree, rows, values)
-        return rows
-
-    def rows(self) -> Tree:
-        """Return views of the rows in use."""
-        return trees.take(self.tree, slice(0, self.used))
-
-    def _grow(self, needed: int, like: Tree) -> None:
-        rows = max(needed, 2 * self._allocated, FIRST_ROWS)
-        self._allocated = rows if self._limit is None else min(rows, self._limit)
-        grown = trees.alloc_like(like, self._allocated)  # zeros that the system commits when they are written to
-        if self.tree is not None:
-            trees.put(grown, slice(0, self.used), self.rows())
-        self.tree = grown

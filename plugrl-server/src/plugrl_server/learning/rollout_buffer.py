@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from plugrl_server.learning import trees
-from plugrl_server.learning.trees import Tree
+from plugrl_server.learning.trees import RowPool, Tree
 
 NONE = -1
 
@@ -59,7 +59,6 @@ class RolloutBuffer:
         self.size = 0
         self.obs: Tree = None
         self.train_state: Tree = None
-        self.final_obs: Tree = None
         self.reward = np.zeros(capacity, np.float32)
         self.terminated = np.zeros(capacity, bool)
         self.truncated = np.zeros(capacity, bool)
@@ -69,13 +68,18 @@ class RolloutBuffer:
         self.depth = np.zeros(capacity, np.int64)
         self.final = np.full(capacity, NONE)
         self._chains = 0
-        self._free_finals: list[int] = []
+        self._finals = RowPool()
         self._filling = 0
         self.key, self._key_before = _key(0), _key(-1)
         self._carry = np.zeros(0, np.float32)
 
     def __len__(self) -> int:
         return self.size
+
+    @property
+    def final_obs(self) -> Tree:
+        """The next observations that are kept, a tree of rows; None before the first one."""
+        return self._finals.rows()
 
     @property
     def full(self) -> bool:
@@ -113,7 +117,6 @@ class RolloutBuffer:
         if self.obs is None:
             self.obs = trees.alloc_like(obs, self.capacity)
             self.train_state = trees.alloc_like(train_state, self.capacity)
-            self.final_obs = trees.alloc_like(next_obs, 0)
         into = slice(self.size, self.size + rows)
         trees.put(self.obs, into, obs)
         trees.put(self.train_state, into, train_state)
@@ -168,7 +171,7 @@ class RolloutBuffer:
         self.successor[:] = NONE
         self.final[:] = NONE
         self.size = self._chains = 0
-        self._free_finals = list(range(trees.leading(self.final_obs) or 0))
+        self._finals.clear()
         self._filling += 1
         self.key, self._key_before = _key(self._filling), self.key
 
@@ -199,9 +202,10 @@ class RolloutBuffer:
         for name in _STORES:
             setattr(self, name, trees.alloc_like(state[name], self.capacity))
             trees.put(getattr(self, name), slice(0, self.size), state[name])
-        self.final_obs = state["final_obs"]
-        in_use = set(self.final[: self.size].tolist())
-        self._free_finals = [row for row in range(trees.leading(self.final_obs) or 0) if row not in in_use]
+        finals = trees.leading(state["final_obs"]) or 0
+        self._finals = RowPool()
+        self._finals.add(finals, state["final_obs"])
+        self._finals.give_back(np.setdiff1d(np.arange(finals), self.final[: self.size]))
 
     def _slots(self, nodes: Sequence[tuple[int, str]]) -> np.ndarray:
         """Return the slots of nodes of this filling, -1 for any other."""
@@ -227,19 +231,11 @@ class RolloutBuffer:
         superseded = previous[continues & ~self.truncated[previous]]
         freed = self.final[superseded]
         self.final[superseded] = NONE
-        self._free_finals += freed[freed != NONE].tolist()
+        self._finals.give_back(freed[freed != NONE])
 
     def _keep_finals(self, rows: np.ndarray, next_obs: Tree) -> None:
         """Keep the next observations of these rows of the message that is being added."""
-        short = len(rows) - len(self._free_finals)
-        if short > 0:
-            have = trees.leading(self.final_obs) or 0
-            more = max(short, have)  # doubling: growth costs a constant per frame
-            self.final_obs = trees.concat([self.final_obs, trees.alloc_like(next_obs, more)])
-            self._free_finals += range(have, have + more)
-        taken = [self._free_finals.pop() for _ in range(len(rows))]
-        self.final[self.size + rows] = taken
-        trees.put(self.final_obs, np.array(taken, np.int64), trees.take(next_obs, rows))
+        self.final[self.size + rows] = self._finals.add(len(rows), trees.take(next_obs, rows))
 
 
 def flat(columns: np.ndarray, layout: np.ndarray) -> np.ndarray:

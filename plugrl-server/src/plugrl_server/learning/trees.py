@@ -2,6 +2,8 @@
 
 A tree is a dict, list or tuple of trees, a leaf, or None. A leaf is a NumPy array or a torch tensor whose leading axis
 counts rows (environments, or frames of a buffer). Torch is recognised without being imported.
+
+Two stores of rows grow with what is put into them: `GrowingRows`, and `RowPool`, whose rows are used again.
 """
 
 import sys
@@ -13,6 +15,9 @@ import numpy as np
 Tree: TypeAlias = Any
 Index: TypeAlias = Any
 """A slice, an integer array or a boolean mask over the leading axis."""
+
+FIRST_ROWS = 1024
+"""Rows that a growing store allocates at first."""
 
 
 def is_tensor(value: object) -> bool:
@@ -110,3 +115,73 @@ def _outline(tree: Tree) -> str:
     if isinstance(tree, list | tuple):
         return f"a {type(tree).__name__} of length {len(tree)}"
     return f"a {type(tree).__name__}"
+
+
+class GrowingRows:
+    """Rows of a tree in NumPy arrays, whose memory doubles when it is full; nothing is allocated before the first row.
+
+    Args:
+        limit: Rows it will never need more of; None for no limit.
+
+    Attributes:
+        tree: The rows; those from `used` on are not in use. None before the first one.
+        used: Rows in use, up to the highest.
+    """
+
+    def __init__(self, limit: int | None = None) -> None:
+        self.tree: Tree = None
+        self.used = 0
+        self._limit = limit
+        self._allocated = 0
+
+    def put(self, rows: np.ndarray, values: Tree) -> None:
+        """Write a tree of leading m into these rows, i8[m], of which there is at least one."""
+        self._use(int(rows.max()) + 1, values)
+        put(self.tree, rows, values)
+
+    def rows(self) -> Tree:
+        """Return views of the rows in use."""
+        return take(self.tree, slice(0, self.used))
+
+    def _use(self, rows: int, like: Tree) -> None:
+        """Have the first rows in use, so many of them at least, of the structure of an example."""
+        if rows > self._allocated:
+            doubled = max(rows, 2 * self._allocated, FIRST_ROWS)
+            self._allocated = doubled if self._limit is None else min(doubled, self._limit)
+            grown = alloc_like(like, self._allocated)  # zeros that the system commits when they are written to
+            if self.tree is not None:
+                put(grown, slice(0, self.used), self.rows())
+            self.tree = grown
+        self.used = max(self.used, rows)
+
+
+class RowPool(GrowingRows):
+    """Rows that are given back when nobody needs them any more, and then used again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._free: list[int] = []
+
+    @property
+    def in_use(self) -> int:
+        """Rows that were added and not given back."""
+        return self.used - len(self._free)
+
+    def add(self, n: int, values: Tree) -> np.ndarray:
+        """Write a tree of leading n into n rows that nobody uses, and return these, i8[n]."""
+        reused = [self._free.pop() for _ in range(min(n, len(self._free)))]
+        fresh = range(self.used, self.used + n - len(reused))
+        rows = np.array([*reused, *fresh], np.int64)
+        if n:
+            self._use(fresh.stop, values)
+            put(self.tree, rows, values)
+        return rows
+
+    def give_back(self, rows: np.ndarray) -> None:
+        """Let these rows, i8[m], be used again."""
+        self._free += rows.tolist()
+
+    def clear(self) -> None:
+        """Give back all rows; what was allocated is kept."""
+        self.used = 0
+        self._free.clear()
