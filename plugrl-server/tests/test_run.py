@@ -1,6 +1,5 @@
 import contextlib
 import dataclasses
-import functools
 import json
 import os
 import re
@@ -190,9 +189,17 @@ def test_clients_that_finish_early_end_the_run_well(run, folder):
     assert (runs(folder) / "a" / "checkpoints" / str(step)).is_dir()
 
 
+def test_a_client_that_has_not_come_when_the_run_ends_is_ended_quietly(run):
+    code, out, err = run("--algo.global-steps", "20", "--client", CLIENT, "--client", "exec sleep 600")
+    assert code == 0, err
+    assert "finished: step 20" in out
+    assert "INFO client 1 had not connected and is ended with the run\n" in err
+    assert "error" not in err
+
+
 def test_a_client_that_does_not_leave_is_killed_and_fails_the_run(run, monkeypatch):
-    hasty = functools.partial(run_module.Supervisor, patience=0.1, term_patience=0.1)
-    monkeypatch.setattr(run_module, "Supervisor", hasty)
+    supervisor, hasty = run_module.Supervisor, {"patience": 0.1, "term_patience": 0.1}
+    monkeypatch.setattr(run_module, "Supervisor", lambda *args, **options: supervisor(*args, **{**options, **hasty}))
     stubborn = f"{CLIENT} & trap '' TERM; echo staying; while :; do sleep 0.05; done"
     code, out, err = run("--algo.global-steps", "20", "--client", stubborn)
     assert code == 1

@@ -68,11 +68,11 @@ def test_the_phase_goes_back_to_what_the_connections_say(reporter):
     assert reporter.progress.phase == "waiting for client"
 
 
-def test_listening_and_leaving_clients_are_passed_on(reporter, told):
+def test_listening_and_coming_and_leaving_clients_are_passed_on(reporter, told):
     reporter.listening("127.0.0.1", 81)
     reporter.connected(1)
     reporter.disconnected(0)
-    assert told == [("127.0.0.1", 81), "connections"]
+    assert told == [("127.0.0.1", 81), "connections", "connections"]
 
 
 def test_checkpoints_and_warnings_are_logged(reporter, caplog):

@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from pathlib import Path
+
+from plugrl_server.children.peers import held_by, process_tree
 
 TAIL_LINES = 20
 _TAIL_BYTES = 64 * 1024
@@ -24,14 +26,18 @@ class Child:
         command: Shell command.
         log: File with its output.
         exit_code: Exit code, negative for the signal that ended it; None while it runs.
+        has_connected: Whether a process of it has been seen with a connection to the server.
         forced: Whether it had to be ended.
+        dismissed: Whether it was ended because the run is over and it had no part in it: no failure.
         refused: Why it could not be started, or None.
     """
 
     def __init__(self, command: str, log: Path):
         self.command, self.log = command, log
         self.exit_code: int | None = None
+        self.has_connected = False
         self.forced = False
+        self.dismissed = False
         self.refused: str | None = None
         self._group: int | None = None
         self._early: signal.Signals | None = None
@@ -53,8 +59,19 @@ class Child:
 
     @property
     def failed(self) -> bool:
-        """Whether it exited non-zero or had to be ended."""
-        return self.forced or self.exit_code not in (None, 0)
+        """Whether it exited non-zero or had to be ended, unless it was dismissed."""
+        return not self.dismissed and (self.forced or self.exit_code not in (None, 0))
+
+    def connections_among(self, sockets: Set[str]) -> int:
+        """How many of these sockets its processes hold (`peers.Connections.clients`)."""
+        if self._group is None or self.exit_code is not None:
+            return 0
+        return sum(len(held_by(pid) & sockets) for pid in process_tree(self._group))
+
+    def dismiss(self) -> None:
+        """Asks it to end, for which nobody is to blame."""
+        self.dismissed = self.dismissed or self.exit_code is None
+        self.end(signal.SIGTERM)
 
     def end(self, number: signal.Signals) -> None:
         """Sends a signal to the running command and everything it started, which then counts as forced."""
@@ -73,6 +90,8 @@ class Child:
             return f"could not be started ({self.refused})"
         if self.exit_code is None:
             return "is still running"
+        if self.dismissed:
+            return "had not connected and was ended"
         if self.forced:
             return "did not exit by itself and was killed"
         if self.exit_code < 0:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from plugrl_server.children.child import Child
 from plugrl_server.children.command import client_environment, filled, reachable
+from plugrl_server.children.peers import connections_to
 
 logger = logging.getLogger(__name__)
 
@@ -47,10 +48,12 @@ class Supervisor:
         self._children: list[Child] = []
         self._watchers: list[asyncio.Task[None]] = []
         self._concluded = False
+        self._port, self._count = 0, 0
+        self._strangers = False  # some connection was of nobody that this machine knows as one of the clients
 
     def start(self, host: str, port: int) -> None:
         """Starts every client; called in the event loop once the server listens on `host` and `port`."""
-        address = reachable(host)
+        address, self._port = reachable(host), port
         for offset, command in enumerate(self._commands):
             child = Child(filled(command, address, port), self._logs / f"{offset}.log")
             environment = client_environment(os.environ, host=address, port=port, api_key=self._api_key, offset=offset)
@@ -58,8 +61,11 @@ class Supervisor:
             self._watchers.append(asyncio.get_running_loop().create_task(self._watch(child, environment)))
 
     def connections_changed(self) -> None:
-        """Draws the conclusion where the last connection just closed."""
-        if self._concluded or not self._children or self._connections():
+        """Notes who has come, and draws the conclusion where the last connection just closed."""
+        before, self._count = self._count, self._connections()
+        if self._count > before:
+            self._look_who_came()
+        if self._concluded or not self._children or self._count:
             return
         failed = any(child.failed for child in self._children)
         if failed or all(child.exit_code == 0 for child in self._children):
@@ -69,10 +75,13 @@ class Supervisor:
     async def finish(self, *, at_once: bool = False) -> list[Child]:
         """Waits for the clients after the server's close, ends those that stay, and returns those that failed.
 
+        Who never connected has not heard that the run is over: it is ended at once, and has not failed.
+
         Args:
             at_once: Ask them to end without waiting first.
         """
         self._concluded = True
+        await self._dismiss_absent()
         await self._wait(0.0 if at_once else self._patience)
         for number, patience in ((signal.SIGTERM, self._term_patience), (signal.SIGKILL, None)):
             for index, child in enumerate(self._children):
@@ -109,7 +118,41 @@ class Supervisor:
             logger.error("client %d %s: %s", self._children.index(child), child.outcome(), child.command)
         self.connections_changed()
 
-    async def _wait(self, patience: float | None) -> None:
-        running = [watcher for watcher in self._watchers if not watcher.done()]
+    def _look_who_came(self) -> None:
+        """Notes which clients have connections.
+
+        One that is none of theirs may be of a client that a command here has started on another machine, or in a
+        container; then anybody may have connected.
+        """
+        if self._strangers or all(child.has_connected for child in self._children):
+            return
+        seen = connections_to(self._port)
+        if seen is None:
+            self._strangers = True
+            return
+        accounted = 0
+        for child in self._children:
+            own = child.connections_among(seen.clients)
+            child.has_connected = child.has_connected or own > 0
+            accounted += own
+        self._strangers = accounted < min(seen.total, self._count)
+
+    async def _dismiss_absent(self) -> None:
+        absent = [
+            index
+            for index, child in enumerate(self._children)
+            if child.exit_code is None and not (child.has_connected or self._strangers)
+        ]
+        for index in absent:
+            logger.info("client %d had not connected and is ended with the run", index)
+            self._children[index].dismiss()
+        await self._wait(self._term_patience, absent)
+        for index in absent:
+            self._children[index].end(signal.SIGKILL)
+        await self._wait(None, absent)
+
+    async def _wait(self, patience: float | None, of: Sequence[int] | None = None) -> None:
+        watchers = self._watchers if of is None else [self._watchers[index] for index in of]
+        running = [watcher for watcher in watchers if not watcher.done()]
         if running:
             await asyncio.wait(running, timeout=patience)

@@ -40,6 +40,7 @@ class Reporter:
     def connected(self, count: int) -> None:
         """A client came; `count` are connected now."""
         self.progress.connected(count)
+        self._on_connections()
 
     def disconnected(self, count: int) -> None:
         """A client left; `count` are connected now."""
