@@ -40,9 +40,7 @@ FITS = {
         "atari",
         env={"action_space": DiscreteSpace(6), "states": {}, "images": {"screen": (84, 84, 4)}},
     ),
-    "ppo dppo-square": Fit(
-        "dppo-gaussian-policy", options={"hidden_sizes": (16, 16, 16), "critic_hidden_sizes": (16, 16, 16)}
-    ),
+    "ppo dppo-square": Fit("dppo-gaussian-policy", options=ACTOR_AND_CRITIC),
     "sac": Fit("sac-policy", options=HIDDEN),
     "fpo": Fit("fpo-policy", options={**ACTOR_AND_CRITIC, "num_steps": 3}),
     "fpo cheetah": Fit("fpo-policy", "exploring", {**ACTOR_AND_CRITIC, "num_steps": 3}),

@@ -1,5 +1,6 @@
 """The table of built-in policies names modules that register what it says."""
 
+import dataclasses
 import importlib
 import subprocess
 import sys
@@ -24,6 +25,14 @@ def test_every_row_registers_its_class_and_configuration():
 def test_a_hyphen_in_a_uid_is_an_underscore_in_the_module():
     for builtin in BUILTIN_POLICIES:
         assert builtin.class_module.endswith(builtin.uid.replace("-", "_"))
+
+
+def test_hidden_sizes_are_of_all_networks_or_each_network_has_its_own():
+    for builtin in BUILTIN_POLICIES:
+        for variant, config in POLICIES.variants()[builtin.uid].items():
+            sizes = {field.name for field in dataclasses.fields(config) if field.name.endswith("hidden_sizes")}
+            of_each = sizes <= {"actor_hidden_sizes", "critic_hidden_sizes"}
+            assert of_each or sizes == {"hidden_sizes"}, (builtin.uid, variant)
 
 
 def test_lesson_23_listing_imports_no_torch():

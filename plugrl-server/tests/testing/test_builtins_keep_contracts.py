@@ -64,7 +64,7 @@ class TestPPOOnImages(TestPPOOnGaussian):
 
 class TestPPOOnDPPOGaussian(TestPPOOnGaussian):
     def make_policy(self):
-        sizes = {"hidden_sizes": (8,), "critic_hidden_sizes": (8,), "device": "cpu"}
+        sizes = {"actor_hidden_sizes": (8,), "critic_hidden_sizes": (8,), "device": "cpu"}
         return DPPOGaussianPolicy(self.sized(DPPOGaussianPolicyConfig(**sizes)))
 
 
@@ -151,7 +151,7 @@ class TestCategoricalPolicyOfImagesAlone(PolicyContract):
 
 class TestDPPOGaussianPolicy(PolicyContract):
     def make_policy(self):
-        sizes = {"hidden_sizes": (8,), "critic_hidden_sizes": (8,), "device": "cpu"}
+        sizes = {"actor_hidden_sizes": (8,), "critic_hidden_sizes": (8,), "device": "cpu"}
         return DPPOGaussianPolicy(self.sized(DPPOGaussianPolicyConfig(**sizes)))
 
 

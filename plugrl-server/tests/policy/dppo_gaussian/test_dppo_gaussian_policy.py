@@ -19,7 +19,7 @@ LOW, HIGH = np.array([0.0, -4.0], np.float32), np.array([10.0, -2.0], np.float32
 
 def policy(**changes):
     torch.manual_seed(0)
-    sizes = {"hidden_sizes": (16, 16, 16), "critic_hidden_sizes": (16, 16, 16), "action_horizon": 3}
+    sizes = {"actor_hidden_sizes": (16, 16, 16), "critic_hidden_sizes": (16, 16, 16), "action_horizon": 3}
     config = DPPOGaussianPolicyConfig(**{"obs_dim": 3, "action_dim": 2, "device": "cpu", **sizes, **changes})
     config.check()
     return DPPOGaussianPolicy(config)

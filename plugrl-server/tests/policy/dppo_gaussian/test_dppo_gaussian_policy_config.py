@@ -11,7 +11,7 @@ def test_defaults():
     config = DPPOGaussianPolicyConfig()
     config.check()
     assert list_policies()["dppo-gaussian-policy"]["default"] is DPPOGaussianPolicyConfig
-    assert (config.action_horizon, config.hidden_sizes, config.critic_hidden_sizes) == (4, (512,) * 3, (256,) * 3)
+    assert (config.action_horizon, config.actor_hidden_sizes, config.critic_hidden_sizes) == (4, (512,) * 3, (256,) * 3)
     assert (config.std, config.learn_std, config.min_std, config.max_std) == (0.1, True, 0.01, 0.2)
     assert "dppo-gaussian-policy" in PPOConfig.policies
 
@@ -19,7 +19,7 @@ def test_defaults():
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"hidden_sizes": ()}, r"--policy\.hidden-sizes : name widths of at least 1"),
+        ({"actor_hidden_sizes": ()}, r"--policy\.actor-hidden-sizes : name widths of at least 1"),
         ({"critic_hidden_sizes": (8, 0)}, r"--policy\.critic-hidden-sizes 8 0: name widths of at least 1"),
         ({"std": 0.0}, r"--policy\.std 0\.0: must be a finite number above 0"),
         ({"std": 0.2}, r"--policy\.std 0\.2: must lie between --policy\.min-std 0\.01 and --policy\.max-std 0\.2"),

@@ -39,7 +39,7 @@ class DPPOGaussianPolicy(GaussianPolicy):
 
     def make_actor(self, inputs: int, outputs: int, gain: float) -> nn.Sequential:  # noqa: ARG002 - torch's own weights
         """Return the actor's network."""
-        return nn.Sequential(residual_mlp(inputs, self.config.hidden_sizes, outputs, nn.Mish), nn.Tanh())
+        return nn.Sequential(residual_mlp(inputs, self.config.actor_hidden_sizes, outputs, nn.Mish), nn.Tanh())
 
     def make_critic(self, inputs: int) -> nn.Sequential:
         """Return the critic's network."""

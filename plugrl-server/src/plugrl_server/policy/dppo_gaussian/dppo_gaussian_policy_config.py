@@ -4,20 +4,20 @@ import dataclasses
 from typing import ClassVar
 
 from plugrl_server.common.config_error import require
-from plugrl_server.policy.actor_critic.actor_critic_config import ActorCriticConfig
+from plugrl_server.policy.actor_critic.actor_critic_config import ActorCriticBaseConfig
 from plugrl_server.policy.registration import register_policy_config
 
 
 @register_policy_config("dppo-gaussian-policy")
 @dataclasses.dataclass
-class DPPOGaussianPolicyConfig(ActorCriticConfig):
+class DPPOGaussianPolicyConfig(ActorCriticBaseConfig):
     """A Gaussian over action chunks by residual Mish MLPs, its standard deviation fixed or learned within bounds."""
 
     action_kinds: ClassVar[tuple[str, ...]] = ("box",)
 
     action_horizon: int = 4
     """Actions in a chunk."""
-    hidden_sizes: tuple[int, ...] = (512, 512, 512)
+    actor_hidden_sizes: tuple[int, ...] = (512, 512, 512)
     """Widths of the hidden layers of the actor; two after the first are a residual block."""
     critic_hidden_sizes: tuple[int, ...] = (256, 256, 256)
     """Widths of the hidden layers of the critic."""
@@ -31,7 +31,7 @@ class DPPOGaussianPolicyConfig(ActorCriticConfig):
     def check(self) -> None:
         """Refuse sizes that make no network, and deviations out of order."""
         super().check()
-        for name in ("hidden_sizes", "critic_hidden_sizes"):
+        for name in ("actor_hidden_sizes", "critic_hidden_sizes"):
             sizes = getattr(self, name)
             require(
                 len(sizes) > 0 and all(size >= 1 for size in sizes),
