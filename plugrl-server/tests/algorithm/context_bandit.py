@@ -1,11 +1,13 @@
-"""A bandit whose best action is what it shows."""
+"""A bandit whose best action is what it shows, or a multiple of that."""
 
 import numpy as np
 from plugrl_server.algorithm.base_algorithm import NO_NODE, FeedbackRows
 
 
 class Bandit:
-    """n environments of one-step episodes: the best action is the context, the cost the squared distance to it."""
+    """n environments of one-step episodes: the best action is `gain` contexts, the cost the squared distance to it."""
+
+    gain = 1.0
 
     def __init__(self, n=16, largest=1.0):
         self.n = n
@@ -22,7 +24,7 @@ class Bandit:
         obs = self.observation()
         action, runtime_state = algorithm.infer(obs)
         train_state = algorithm.derive_train_state(runtime_state)
-        reward = -((action[:, 0, 0] - obs["states"]["context"][:, 0]) ** 2)
+        reward = -((action[:, 0, 0] - self.gain * obs["states"]["context"][:, 0]) ** 2)
         self.round += 1
         no, yes = np.zeros(self.n, bool), np.ones(self.n, bool)
         return FeedbackRows(

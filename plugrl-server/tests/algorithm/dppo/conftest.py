@@ -1,4 +1,4 @@
-"""In-process runs of DPPO: a bandit, and the server's loop without a server."""
+"""DPPO on a bandit."""
 
 from functools import partial
 
@@ -27,26 +27,6 @@ def _make_dppo(seed=0, policy=(), **changes):
     return DPPO(DPPOConfig(**{**sizes, **changes}), made)
 
 
-def _collect(algorithm, bandit):
-    while not algorithm.should_learn():
-        algorithm.feedback_rows(bandit.rows(algorithm))
-
-
-def _iterate(algorithm, bandit, iterations=1):
-    metrics = {}
-    for _ in range(iterations):
-        _collect(algorithm, bandit)
-        algorithm.pre_learn()
-        _, metrics = algorithm.learn()
-        algorithm.post_learn()
-    return metrics
-
-
-@pytest.fixture
-def bandit():
-    return Bandit(largest=0.8)
-
-
 @pytest.fixture
 def make_bandit():
     return partial(Bandit, largest=0.8)
@@ -56,15 +36,3 @@ def make_bandit():
 def make_dppo():
     """`make_dppo(seed=0, policy={...}, **config)`: DPPO on a fresh small diffusion policy."""
     return _make_dppo
-
-
-@pytest.fixture
-def collect():
-    """`collect(algorithm, bandit)`: fill the buffer."""
-    return _collect
-
-
-@pytest.fixture
-def iterate():
-    """`iterate(algorithm, bandit, n)`: n iterations; returns the last one's metrics."""
-    return _iterate

@@ -1,4 +1,4 @@
-"""In-process runs of FPO: a bandit, and the server's loop without a server."""
+"""FPO on a bandit."""
 
 from functools import partial
 
@@ -22,27 +22,6 @@ def _make_fpo(seed=0, policy=(), preset=FPOConfig, **changes):
     return FPO(preset(**{**sizes, **changes}), made)
 
 
-def _collect(algorithm, bandit):
-    while not algorithm.should_learn():
-        algorithm.feedback_rows(bandit.rows(algorithm))
-
-
-def _iterate(algorithm, bandit, iterations=1):
-    """Returns the metrics of every iteration."""
-    metrics = []
-    for _ in range(iterations):
-        _collect(algorithm, bandit)
-        algorithm.pre_learn()
-        metrics.append(algorithm.learn()[1])
-        algorithm.post_learn()
-    return metrics
-
-
-@pytest.fixture
-def bandit():
-    return Bandit(largest=0.7)
-
-
 @pytest.fixture
 def make_bandit():
     return partial(Bandit, largest=0.7)
@@ -55,12 +34,6 @@ def make_fpo():
 
 
 @pytest.fixture
-def collect():
-    """`collect(algorithm, bandit)`: fill the buffer."""
-    return _collect
-
-
-@pytest.fixture
-def iterate():
+def iterate(iterations):
     """`iterate(algorithm, bandit, n)`: n iterations; returns the metrics of each."""
-    return _iterate
+    return iterations

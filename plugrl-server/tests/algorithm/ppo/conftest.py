@@ -1,4 +1,4 @@
-"""In-process runs of PPO: a bandit, and the server's loop without a server."""
+"""PPO on a bandit of states or of images."""
 
 from typing import ClassVar
 
@@ -33,26 +33,6 @@ def _make_ppo(seed=0, policy=(), **changes):
     return PPO(PPOConfig(**{**sizes, **changes}), made)
 
 
-def _collect(algorithm, bandit):
-    while not algorithm.should_learn():
-        algorithm.feedback_rows(bandit.rows(algorithm))
-
-
-def _iterate(algorithm, bandit, iterations=1):
-    metrics = {}
-    for _ in range(iterations):
-        _collect(algorithm, bandit)
-        algorithm.pre_learn()
-        _, metrics = algorithm.learn()
-        algorithm.post_learn()
-    return metrics
-
-
-@pytest.fixture
-def bandit():
-    return Bandit()
-
-
 @pytest.fixture
 def seeing_bandit():
     return SeeingBandit()
@@ -67,15 +47,3 @@ def make_bandit():
 def make_ppo():
     """`make_ppo(seed=0, policy={...}, **config)`: PPO on a fresh Gaussian policy."""
     return _make_ppo
-
-
-@pytest.fixture
-def collect():
-    """`collect(algorithm, bandit)`: fill the buffer."""
-    return _collect
-
-
-@pytest.fixture
-def iterate():
-    """`iterate(algorithm, bandit, n)`: n iterations; returns the last one's metrics."""
-    return _iterate

@@ -1,9 +1,9 @@
 """SAC without a server: a bandit of one-step episodes, and messages of any size."""
 
+import context_bandit
 import numpy as np
 import pytest
 import torch
-from plugrl_server.algorithm.base_algorithm import NO_NODE, FeedbackRows
 from plugrl_server.algorithm.sac.sac import SAC
 from plugrl_server.algorithm.sac.sac_config import SACConfig
 from plugrl_server.learning.rng import seed_everything
@@ -13,38 +13,13 @@ from plugrl_server.policy.sac.sac_policy_config import SACPolicyConfig
 SMALL = {"global_steps": 10_000, "learning_starts": 64, "batch_size": 32, "buffer_size": 5000, "report_interval": 50}
 
 
-class Bandit:
-    """n environments of one-step episodes: the best action is 0.8 of the context, the cost the squared distance."""
+class Bandit(context_bandit.Bandit):
+    """Eight environments; the best action is 0.8 of the context."""
+
+    gain = 0.8
 
     def __init__(self, n=8):
-        self.n = n
-        self.round = 0
-
-    def observation(self):
-        # A function of the round alone, so that a resumed run sees the contexts the first one would have seen.
-        contexts = np.sin(np.arange(self.n) + 0.7 * self.round)[:, None]
-        return {"images": {}, "states": {"context": contexts}, "text": np.full(self.n, "")}
-
-    def rows(self, algorithm):
-        """One round of infer and feedback, as the server hands it to the algorithm."""
-        obs = self.observation()
-        action, runtime_state = algorithm.infer(obs)
-        reward = -((action[:, 0, 0] - 0.8 * obs["states"]["context"][:, 0]) ** 2)
-        self.round += 1
-        no, yes = np.zeros(self.n, bool), np.ones(self.n, bool)
-        return FeedbackRows(
-            obs=obs,
-            runtime_state=runtime_state,
-            train_state=algorithm.derive_train_state(runtime_state),
-            terminated=no if self.round == 1 else yes,
-            truncated=no,
-            next_obs=self.observation(),
-            reward=reward.astype(np.float32),
-            info=[{"episode": {"r": value, "l": 1}} for value in reward],
-            next_terminated=yes,
-            next_truncated=no,
-            nodes=[NO_NODE] * self.n,
-        )
+        super().__init__(n)
 
     def cost(self, algorithm):
         """The mean cost of the deterministic policy over contexts from -1 to 1."""
@@ -53,7 +28,7 @@ class Bandit:
         algorithm.policy.deterministic = True
         action, _ = algorithm.policy.get_action_and_runtime_state(obs)
         algorithm.policy.deterministic = False
-        return float(((action[:, 0, 0] - 0.8 * contexts[:, 0]) ** 2).mean())
+        return float(((action[:, 0, 0] - self.gain * contexts[:, 0]) ** 2).mean())
 
 
 def _make_sac(seed=0, policy=(), **changes):
