@@ -16,8 +16,6 @@ from plugrl_server.policy.categorical.categorical_policy_config import Categoric
 from plugrl_server.policy.dummy.dummy_policy import DummyPolicy
 from plugrl_server.policy.dummy.dummy_policy_config import DummyPolicyConfig
 
-GAMMA, LAMBDA = 0.99, 0.95
-
 
 def observation(*values):
     return {"images": {}, "states": {"s": np.array(values, float)[:, None]}, "text": np.full(len(values), "")}
@@ -40,11 +38,6 @@ def message(values, next_values, reward, nodes, terminated=(), truncated=()):
         next_truncated=np.isin(np.arange(m), truncated),
         nodes=nodes,
     )
-
-
-def value_of(algorithm, state):
-    with torch.no_grad():
-        return algorithm.policy.value(algorithm.policy.features(torch.tensor([[float(state)]]))).item()
 
 
 def samples_of(algorithm):
@@ -155,63 +148,6 @@ def test_it_refuses_a_policy_without_a_critic():
 def test_rule_8_a_configuration_that_can_never_learn_is_refused(make_ppo):
     with pytest.raises(ConfigError, match=r"buffer-size 4096 is larger than --algo\.global-steps 100"):
         make_ppo(buffer_size=4096, global_steps=100)
-
-
-# Advantages ------------------------------------------------------------------------------------------------------
-
-
-def test_rules_1_and_2_each_frame_s_own_outcome_bootstraps_or_not(make_ppo):
-    """Environment 0 goes on, 1 terminates, 2 is truncated; then the buffer ends."""
-    algorithm = make_ppo(buffer_size=8, batch_size=8, normalize_rewards=False)
-    first = message([1, 2, 3], [4, 5, 6], [10, 20, 30], [NO_NODE] * 3, terminated=[1], truncated=[2])
-    algorithm.feedback_rows(first)
-    algorithm.feedback_rows(message([4, -5, -6], [7, 8, 9], [40, 50, 60], first.nodes))
-    v = {state: value_of(algorithm, state) for state in (1, 2, 3, 4, -5, -6, 6, 7, 8, 9)}
-    last = {4: 40 + GAMMA * v[7] - v[4], -5: 50 + GAMMA * v[8] - v[-5], -6: 60 + GAMMA * v[9] - v[-6]}
-    expected = [
-        10 + GAMMA * v[4] - v[1] + GAMMA * LAMBDA * last[4],
-        20 - v[2],
-        30 + GAMMA * v[6] - v[3],
-        last[4],
-        last[-5],
-        last[-6],
-    ]
-    samples = samples_of(algorithm)
-    assert samples.advantage.tolist() == pytest.approx(expected, rel=1e-5)
-    torch.testing.assert_close(samples.returns, samples.advantage + samples.value)
-
-
-def test_a_discarded_frame_is_a_cut_that_bootstraps(make_ppo):
-    algorithm = make_ppo(buffer_size=8, batch_size=8, normalize_rewards=False)
-    algorithm.feedback_rows(message([1], [2], [10], [NO_NODE]))
-    algorithm.feedback_rows(message([3], [4], [20], [NO_NODE]))
-    expected = [10 + GAMMA * value_of(algorithm, 2), 20 + GAMMA * value_of(algorithm, 4)]
-    assert samples_of(algorithm).returns.tolist() == pytest.approx(expected, rel=1e-5)
-
-
-def test_rule_5_rewards_are_divided_by_the_deviation_of_the_return_which_spans_iterations(make_ppo):
-    algorithm = make_ppo(buffer_size=2, batch_size=2, update_epochs=1, reward_scaling_gamma=0.5, gae_lambda=0.0)
-    nodes, sums = [NO_NODE], []
-    for iteration in range(3):
-        for _ in range(2):
-            rows = message([0], [0], [1 + iteration], nodes)
-            algorithm.feedback_rows(rows)
-            nodes = rows.nodes
-            sums.append((sums[-1] if sums else 0) * 0.5 + 1 + iteration)
-        v = value_of(algorithm, 0)
-        state = copy.deepcopy(algorithm.return_normalizer.state_dict())
-        rewards = samples_of(algorithm).advantage - GAMMA * v + v
-        assert rewards.tolist() == pytest.approx([(1 + iteration) / np.std(sums)] * 2, rel=1e-3)
-        algorithm.return_normalizer.load_state_dict(state)
-        algorithm.learn()
-    assert algorithm.return_normalizer.count == 6
-
-
-def test_rewards_can_be_left_alone(make_ppo):
-    algorithm = make_ppo(buffer_size=2, batch_size=2, normalize_rewards=False, gamma=0.0)
-    algorithm.feedback_rows(message([1, 2], [3, 4], [1000.0, 2000.0], [NO_NODE] * 2))
-    assert samples_of(algorithm).returns.tolist() == pytest.approx([1000, 2000])
-    assert algorithm.return_normalizer.count == 0
 
 
 # Learning --------------------------------------------------------------------------------------------------------
