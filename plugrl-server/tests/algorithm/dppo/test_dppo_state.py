@@ -16,6 +16,8 @@ from plugrl_server.record.config_json import config_to_json
 from plugrl_server.record.run_record import Part, RunRecord
 from plugrl_server.testing import AlgorithmContract, PolicyContract
 
+SMALL = {"actor_hidden_sizes": (8,), "critic_hidden_sizes": (8,), "device": "cpu"}
+
 
 @pytest.mark.parametrize(("rounds", "finetuned_steps"), [(0, None), (3, None), (3, 2)])
 def test_rule_9_iterations_after_a_resume_are_byte_identical(make_dppo, go_on_and_resume, rounds, finetuned_steps):
@@ -87,14 +89,7 @@ class TestDPPOWithDiffusion(AlgorithmContract):
     images: ClassVar = {"eye": (40, 40, 3)}
 
     def make_policy(self):
-        sizes = {
-            "actor_hidden_sizes": (8,),
-            "critic_hidden_sizes": (8,),
-            "action_horizon": 2,
-            "num_steps": 2,
-            "device": "cpu",
-        }
-        return DPPOPolicy(self.sized(DPPOPolicySmallConfig(**sizes)))
+        return DPPOPolicy(self.sized(DPPOPolicySmallConfig(**SMALL, action_horizon=2, num_steps=2)))
 
     def make_algorithm(self):
         config = DPPOConfig(buffer_size=16, batch_size=16, update_epochs=1, save_interval=2)
@@ -105,8 +100,7 @@ class TestDPPOWithFlow(AlgorithmContract):
     """The contract with early steps frozen."""
 
     def make_policy(self):
-        sizes = {"actor_hidden_sizes": (8,), "critic_hidden_sizes": (8,), "num_steps": 3, "device": "cpu"}
-        return FPOPolicy(self.sized(FPOPolicyConfig(exploration_noise=1.0, **sizes)))
+        return FPOPolicy(self.sized(FPOPolicyConfig(**SMALL, exploration_noise=1.0, num_steps=3)))
 
     def make_algorithm(self):
         config = DPPOConfig(buffer_size=32, batch_size=32, update_epochs=1, finetuned_steps=2, save_interval=2)
@@ -119,11 +113,4 @@ class TestDPPOPolicy(PolicyContract):
     images: ClassVar = {"eye": (40, 40, 3)}
 
     def make_policy(self):
-        sizes = {
-            "actor_hidden_sizes": (8,),
-            "critic_hidden_sizes": (8,),
-            "action_horizon": 2,
-            "num_steps": 2,
-            "device": "cpu",
-        }
-        return DPPOPolicy(self.sized(DPPOPolicySmallConfig(**sizes)))
+        return DPPOPolicy(self.sized(DPPOPolicySmallConfig(**SMALL, action_horizon=2, num_steps=2)))

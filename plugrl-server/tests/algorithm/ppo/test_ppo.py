@@ -1,4 +1,7 @@
-"""PPO, by the rules of every algorithm: each is named in the test that holds it."""
+"""PPO, by the rules of every algorithm: each is named in the test that holds it.
+
+Rules 1, 2 and 5 are held where advantages are computed, in `on_policy`.
+"""
 
 import copy
 
