@@ -14,6 +14,7 @@ from plugrl_server import assembly
 from plugrl_server.algorithm.registration import ALGORITHMS
 from plugrl_server.assembly import CannotServe, Selection
 from plugrl_server.common.checkpoint_manager import Checkpoint
+from plugrl_server.common.torch_threads import use_threads
 from plugrl_server.learners.team import Team
 from plugrl_server.policy.registration import POLICIES
 from plugrl_server.record.config_json import config_to_json
@@ -150,10 +151,10 @@ class Source:
         )
 
     def _assemble(self, selection: Selection, checkpoint: Checkpoint | None) -> Trainer:
-        threads = _use_threads(self._torch_threads or 1)
+        threads = use_threads(self._torch_threads or 1)
         algorithm = assembly.build(selection, seed=self._seed)
         if self._torch_threads is None and _parameters(algorithm.policy) >= SMALL:
-            _use_threads(threads)
+            use_threads(threads)
         drift = None
         if checkpoint is not None:
             try:
@@ -181,12 +182,3 @@ def _part(uid: str, variant: str, kind: type, config: Any) -> Part:
 
 def _parameters(policy: Any) -> int:
     return sum(weights.numel() for weights in policy.parameters()) if hasattr(policy, "parameters") else 0
-
-
-def _use_threads(count: int) -> int:
-    """Sets Torch's threads and returns how many there were."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    return before

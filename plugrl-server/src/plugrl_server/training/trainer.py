@@ -18,6 +18,7 @@ import numpy as np
 from plugrl_server.algorithm.base_algorithm import BaseAlgorithm
 from plugrl_server.algorithm.feedback_rows import NO_NODE, FeedbackRows, Node
 from plugrl_server.common.checkpoint_manager import Checkpoint
+from plugrl_server.common.torch_threads import settle
 from plugrl_server.learning import trees
 from plugrl_server.learning.episodes import has_figures, is_finished_episode
 from plugrl_server.training.accounting import Discard
@@ -122,6 +123,7 @@ class Trainer:
             UnsoundPolicyError: An action is NaN or infinite.
             AlgorithmError: `infer` or `derive_train_state` failed.
         """
+        settle()
         version = self.version
         self.symptoms.learns_in_a_row = 0
         try:
@@ -272,6 +274,7 @@ class Trainer:
         Raises:
             AlgorithmError: It failed; `save` then writes the state from before the step.
         """
+        settle()
         self._snapshot = self._copy_of_state() if self.on_policy else None
         self._learning = True
         started = time.perf_counter()
