@@ -111,10 +111,11 @@ class DPPOHopperConfig(DPPOConfig):
     """Hopper-v5 from scratch, for 20 denoising steps and chunks of 4.
 
     The KL estimate is that of one number of one denoising step: a chain has some hundred times as much. At three times
-    this rate one iteration can undo all that was learned.
+    this rate one iteration can undo all that was learned, and at a constant one so can a hundred thousand decisions.
     """
 
     learning_rate: float = 1e-4
+    anneal_learning_rate: bool = True
     target_kl: float | None = 2e-3
 
 
