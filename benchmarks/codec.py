@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import argparse
 import gc
-import sys
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import measure
@@ -230,8 +228,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=100, help="interleaved blocks of each contender (default 100)")
     parser.add_argument("--block-us", type=float, default=1000, metavar="US", help="length of a block (default 1000)")
     parser.add_argument("--quick", action="store_true", help="5 rounds of a fifth of the length")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report here")
-    parser.add_argument("--time-limit", type=int, default=300, metavar="SECONDS")
+    measure.add_report_options(parser, time_limit=300)
     args = parser.parse_args(argv)
     if args.rounds < 1:
         parser.error("--rounds must be at least 1")
@@ -258,21 +255,9 @@ def measure_all(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
 def main(argv: list[str] | None = None) -> int:
     """Measure and report."""
     args = parse(argv)
-    try:
-        with measure.bounded(args.time_limit):
-            content = results(measure_all(args))
-    except measure.BenchmarkError as error:
-        measure.console.print(f"[red]error:[/] {error}", highlight=False)
-        return 1
-    print_table(content)
-    if args.json:
-        settings = {"quick": args.quick, "rounds": args.rounds, "block_us": args.block_us}
-        measure.write_json(args.json, measure.report("codec", settings, content))
-    return 0
+    settings = {"quick": args.quick, "rounds": args.rounds, "block_us": args.block_us}
+    return measure.carry_out("codec", args, settings, lambda: results(measure_all(args)), print_table)
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
+    measure.run_script(main)

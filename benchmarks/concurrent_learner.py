@@ -174,8 +174,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="few updates, 1 repeat: to see that it works")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report here")
-    parser.add_argument("--time-limit", type=int, default=1800, metavar="SECONDS")
+    measure.add_report_options(parser, time_limit=1800)
     args = parser.parse_args(argv)
     if args.quick:
         args.updates, args.repeats = LEAST_UPDATES, 1
@@ -189,30 +188,23 @@ def main(argv: list[str] | None = None) -> int:
     args = parse(argv)
     rates = args.updates_per_step or [1.0, 0.1]
     works = {f"utd_{rate:g}": Work(updates=args.updates, updates_per_step=rate) for rate in rates}
-    load_before = measure.load_average()
-    try:
-        with measure.bounded(args.time_limit):
-            content = results(compare(works, args.repeats, timeout=600))
-    except measure.BenchmarkError as error:
-        measure.console.print(f"[red]error:[/] {error}", highlight=False)
-        return 1
-    print_table(content)
-    if args.json:
-        settings = {
-            "repeats": args.repeats,
-            "load_average_before": load_before,
-            "work": {name: asdict(work) for name, work in works.items()},
-            "commands": {
-                name: {c: shlex.join(command(c, work, 0, Path("RUNS"))[1:]) for c in CONTENDERS}
-                for name, work in works.items()
-            },
-        }
-        measure.write_json(args.json, measure.report("concurrent_learner", settings, content))
-    return 0
+    settings = {
+        "repeats": args.repeats,
+        "load_average_before": measure.load_average(),
+        "work": {name: asdict(work) for name, work in works.items()},
+        "commands": {
+            name: {c: shlex.join(command(c, work, 0, Path("RUNS"))[1:]) for c in CONTENDERS}
+            for name, work in works.items()
+        },
+    }
+    return measure.carry_out(
+        "concurrent_learner",
+        args,
+        settings,
+        lambda: results(compare(works, args.repeats, timeout=600)),
+        print_table,
+    )
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
+    measure.run_script(main)

@@ -203,8 +203,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="4 learn steps, 1 repeat: to see that it works")
     parser.add_argument("--server-flags", default="", metavar="FLAGS", help="added to our server's command")
     parser.add_argument("--client-flags", default="", metavar="FLAGS", help="added to our client's command")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report here")
-    parser.add_argument("--time-limit", type=int, default=3600, metavar="SECONDS")
+    measure.add_report_options(parser, time_limit=3600)
     args = parser.parse_args(argv)
     iterations, repeats = (4, 1) if args.quick else (args.iterations, args.repeats)
     if iterations < 2 or repeats < 1:
@@ -216,20 +215,14 @@ def main(argv: list[str] | None = None) -> int:
     settings["commands"] = {
         name: shlex.join(plugrl_command(task, iterations, 0, Path("RUNS"), ours)[1:]) for name, task in tasks.items()
     }
-    try:
-        with measure.bounded(args.time_limit):
-            content = results(compare(tasks, iterations, repeats, 600, ours))
-    except measure.BenchmarkError as error:
-        measure.console.print(f"[red]error:[/] {error}")
-        return 1
-    print_table(content)
-    if args.json:
-        measure.write_json(args.json, measure.report("end_to_end", settings, content))
-    return 0
+    return measure.carry_out(
+        "end_to_end",
+        args,
+        settings,
+        lambda: results(compare(tasks, iterations, repeats, 600, ours)),
+        print_table,
+    )
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
+    measure.run_script(main)

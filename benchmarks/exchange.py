@@ -12,12 +12,10 @@ import argparse
 import contextlib
 import gc
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import floors
@@ -25,7 +23,6 @@ import measure
 import plugrl_peers
 from measure import Durations
 from payloads import SHAPES, Shape
-from rich.progress import Progress
 from rich.table import Table
 from websocket_peers import RawClient, StockClient, start_stock_server
 
@@ -203,8 +200,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--contender", choices=CONTENDERS, action="append", help="only this one and the codec floor")
     parser.add_argument("--rounds", type=int, default=9, help="interleaved blocks of each contender (default 9)")
     parser.add_argument("--quick", action="store_true", help="2 rounds of a tenth of the exchanges")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report here")
-    parser.add_argument("--time-limit", type=int, default=900, metavar="SECONDS")
+    measure.add_report_options(parser, time_limit=900)
     args = parser.parse_args(argv)
     if args.rounds < 1:
         parser.error("--rounds must be at least 1")
@@ -213,43 +209,31 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     return args
 
 
-def measure_all(args: argparse.Namespace, bar: Progress) -> dict[str, Rounds]:
+def measure_all(args: argparse.Namespace) -> dict[str, Rounds]:
     """Every chosen shape, one after the other."""
     plans = {shape: contenders_for(SHAPES[shape], args.contender or list(CONTENDERS)) for shape in args.shape or SHAPES}
-    steps = measure.Steps(bar, args.rounds * sum(map(len, plans.values())))
     measured = {}
-    for name, contenders in plans.items():
-        shape = SHAPES[name]
-        count = shape.exchanges // 10 if args.quick else shape.exchanges
-        measured[name] = measure_shape(shape, contenders, args.rounds, count, steps)
+    with measure.progress() as bar:
+        steps = measure.Steps(bar, args.rounds * sum(map(len, plans.values())))
+        for name, contenders in plans.items():
+            shape = SHAPES[name]
+            count = shape.exchanges // 10 if args.quick else shape.exchanges
+            measured[name] = measure_shape(shape, contenders, args.rounds, count, steps)
     return measured
 
 
 def main(argv: list[str] | None = None) -> int:
     """Measure and report."""
     args = parse(argv)
-    load_before = measure.load_average()
-    try:
-        with measure.bounded(args.time_limit), measure.progress() as bar:
-            content = results(measure_all(args, bar))
-    except measure.BenchmarkError as error:
-        measure.console.print(f"[red]error:[/] {error}", highlight=False)
-        return 1
-    print_table(content)
-    if args.json:
-        settings = {
-            "quick": args.quick,
-            "rounds": args.rounds,
-            "load_average_before": load_before,
-            "exchanges_per_block": {n: s.exchanges // 10 if args.quick else s.exchanges for n, s in SHAPES.items()},
-            "warm_up": floors.WARM_UP,
-        }
-        measure.write_json(args.json, measure.report("exchange", settings, content))
-    return 0
+    settings = {
+        "quick": args.quick,
+        "rounds": args.rounds,
+        "load_average_before": measure.load_average(),
+        "exchanges_per_block": {n: s.exchanges // 10 if args.quick else s.exchanges for n, s in SHAPES.items()},
+        "warm_up": floors.WARM_UP,
+    }
+    return measure.carry_out("exchange", args, settings, lambda: results(measure_all(args)), print_table)
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
+    measure.run_script(main)

@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import measure
 import numpy as np
@@ -241,34 +241,30 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--serve", choices=SERVERS, help="be this floor's server until ended")
     parser.add_argument("--shape", choices=SHAPES, default="n1", help="the size that --serve answers (default n1)")
     parser.add_argument("--quick", action="store_true", help="a tenth of the exchanges")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report here")
-    parser.add_argument("--time-limit", type=int, default=120, metavar="SECONDS")
+    measure.add_report_options(parser, time_limit=120)
     args = parser.parse_args(argv)
     if args.serve:
         serve(args.serve, SHAPES[args.shape])
-    try:
-        with measure.bounded(args.time_limit):
-            return measure_all(args.quick, args.json)
-    except measure.BenchmarkError as error:
-        measure.console.print(f"[red]error:[/] {error}")
-        return 1
+    return measure.carry_out("floors", args, {"quick": args.quick}, lambda: results(args.quick), print_lines)
 
 
-def measure_all(quick: bool, json_file: Path | None) -> int:
-    """Print the floors, one line each, and write the report."""
-    results: dict[str, dict[str, dict[str, float]]] = {}
+def results(quick: bool) -> dict[str, Any]:
+    """Both floors of every shape."""
+    shapes: dict[str, dict[str, dict[str, float]]] = {}
     for shape in SHAPES.values():
         for kind in SERVERS:
             found = measure_floor(kind, shape, shape.exchanges // 10 if quick else shape.exchanges)
-            results.setdefault(shape.name, {})[kind] = found.to_json()
-            print(f"{shape.name:6} {kind:6} mean {found.mean:8.1f} us  p50 {found.p50:8.1f}  p99 {found.p99:8.1f}")
-    if json_file:
-        measure.write_json(json_file, measure.report("floors", {"quick": quick}, {"shapes": results}))
-    return 0
+            shapes.setdefault(shape.name, {})[kind] = found.to_json()
+    return {"shapes": shapes}
+
+
+def print_lines(content: dict[str, Any]) -> None:
+    """One line for each shape and floor."""
+    for shape, kinds in content["shapes"].items():
+        for kind, found in kinds.items():
+            mean, p50, p99 = (found[key] for key in ("mean_us", "p50_us", "p99_us"))
+            print(f"{shape:6} {kind:6} mean {mean:8.1f} us  p50 {p50:8.1f}  p99 {p99:8.1f}")
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
+    measure.run_script(main)

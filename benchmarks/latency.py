@@ -231,8 +231,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=5.0, help="measured in each turn (default 5)")
     parser.add_argument("--warm-up", type=float, default=WARM_UP_SECONDS, help="seconds before (default 1)")
     parser.add_argument("--quick", action="store_true", help="2 rounds of 2 seconds")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report here")
-    parser.add_argument("--time-limit", type=int, default=600, metavar="SECONDS")
+    measure.add_report_options(parser, time_limit=600)
     args = parser.parse_args(argv)
     if args.rounds < 1 or args.envs < 2:
         parser.error("--rounds must be at least 1, --envs at least 2")
@@ -246,23 +245,15 @@ def main(argv: list[str] | None = None) -> int:
     args = parse(argv)
     if args.proxy is not None:
         asyncio.run(proxy(args.proxy, args.delay_ms / 1e3))
-    load_before = measure.load_average()
-    try:
-        with measure.bounded(args.time_limit), measure.progress() as bar:
-            content = results(measure_rounds(args, measure.Steps(bar, 5 * args.rounds)), args.envs)
-    except measure.BenchmarkError as error:
-        measure.console.print(f"[red]error:[/] {error}", highlight=False)
-        return 1
-    print_table(content)
-    if args.json:
-        names = ("quick", "rounds", "seconds", "warm_up", "envs", "cpu_ms", "delay_ms")
-        settings = {**{name: getattr(args, name) for name in names}, "load_average_before": load_before}
-        measure.write_json(args.json, measure.report("latency", settings, content))
-    return 0
+    names = ("quick", "rounds", "seconds", "warm_up", "envs", "cpu_ms", "delay_ms")
+    settings = {**{name: getattr(args, name) for name in names}, "load_average_before": measure.load_average()}
+
+    def find_results() -> dict[str, Any]:
+        with measure.progress() as bar:
+            return results(measure_rounds(args, measure.Steps(bar, 5 * args.rounds)), args.envs)
+
+    return measure.carry_out("latency", args, settings, find_results, print_table)
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
+    measure.run_script(main)

@@ -10,11 +10,9 @@ process, on the same frames and threads.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import measure
@@ -261,8 +259,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help=f"interleaved learn steps of each (default {Size.rounds})")
     parser.add_argument("--threads", type=int, default=1, help="torch threads of every contender (default 1)")
     parser.add_argument("--quick", action="store_true", help="few frames and rounds")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report here")
-    parser.add_argument("--time-limit", type=int, default=900, metavar="SECONDS")
+    measure.add_report_options(parser, time_limit=900)
     args = parser.parse_args(argv)
     for name in ("rounds", "threads"):
         if getattr(args, name) is not None and getattr(args, name) < 1:
@@ -288,28 +285,15 @@ def main(argv: list[str] | None = None) -> int:
     size = QUICK if args.quick else Size()
     size = size if args.rounds is None else replace(size, rounds=args.rounds)
     torch.set_num_threads(args.threads)
-    load_before = measure.load_average()
-    try:
-        with measure.bounded(args.time_limit):
-            content = results(size)
-    except measure.BenchmarkError as error:
-        measure.console.print(f"[red]error:[/] {error}", highlight=False)
-        return 1
-    print_table(content)
-    if args.json:
-        settings = {
-            "quick": args.quick,
-            "threads": args.threads,
-            "load_average_before": load_before,
-            "size": asdict(size),
-            "ppo": asdict(settings_of(size)),
-        }
-        measure.write_json(args.json, measure.report("learner", settings, content))
-    return 0
+    settings = {
+        "quick": args.quick,
+        "threads": args.threads,
+        "load_average_before": measure.load_average(),
+        "size": asdict(size),
+        "ppo": asdict(settings_of(size)),
+    }
+    return measure.carry_out("learner", args, settings, lambda: results(size), print_table)
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
+    measure.run_script(main)

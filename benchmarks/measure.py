@@ -1,10 +1,11 @@
-"""What every benchmark here needs: processes that always end, statistics, and a JSON report.
+"""What every benchmark here needs: processes that always end, statistics, a script's frame, and a JSON report.
 
 Nothing in this module knows what is being measured.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import importlib.metadata
 import json
@@ -13,17 +14,19 @@ import platform
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 PACKAGES = (
@@ -220,6 +223,46 @@ def median_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> 
     """
     pairs = zip(numerators, denominators, strict=True)
     return round(float(np.median([a / b for a, b in pairs])), 3)
+
+
+# --- scripts -----------------------------------------------------------------------------------
+
+
+def add_report_options(parser: argparse.ArgumentParser, *, time_limit: int) -> None:
+    """Add the options that every benchmark here has; `carry_out` reads them."""
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report here")
+    parser.add_argument("--time-limit", type=int, default=time_limit, metavar="SECONDS")
+
+
+def carry_out(
+    benchmark: str,
+    args: argparse.Namespace,
+    settings: Mapping[str, Any],
+    find_results: Callable[[], dict[str, Any]],
+    show: Callable[[dict[str, Any]], None],
+) -> int:
+    """Find the results within the time limit, show them, and write the report; returns the exit code.
+
+    A `BenchmarkError` is told without a traceback.
+    """
+    try:
+        with bounded(args.time_limit):
+            found = find_results()
+    except BenchmarkError as error:
+        console.print(f"[red]error:[/] {escape(str(error))}", highlight=False)
+        return 1
+    show(found)
+    if args.json:
+        write_json(args.json, report(benchmark, settings, found))
+    return 0
+
+
+def run_script(main: Callable[[], int]) -> NoReturn:
+    """End with the exit code of `main`, or with 130 where it was interrupted."""
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 # --- reports -----------------------------------------------------------------------------------

@@ -1,3 +1,4 @@
+import argparse
 import json
 import os
 import signal
@@ -90,3 +91,45 @@ def test_report_holds_results_at_the_top_and_survives_json(tmp_path):
 def test_report_refuses_nan(tmp_path):
     with pytest.raises(ValueError, match="not JSON compliant"):
         measure.write_json(tmp_path / "report.json", {"ratio": float("nan")})
+
+
+def options(*argv: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    measure.add_report_options(parser, time_limit=30)
+    return parser.parse_args(argv)
+
+
+def test_a_benchmark_shows_what_it_found_and_reports_it(tmp_path):
+    shown: list[dict] = []
+    args = options("--json", str(tmp_path / "report.json"))
+    assert args.time_limit == 30
+    assert measure.carry_out("exchange", args, {"rounds": 2}, lambda: {"ratio": 1.5}, shown.append) == 0
+    assert shown == [{"ratio": 1.5}]
+    content = json.loads((tmp_path / "report.json").read_text())
+    assert (content["benchmark"], content["ratio"], content["settings"]) == ("exchange", 1.5, {"rounds": 2})
+
+
+def test_a_benchmark_that_fails_says_why_and_reports_nothing(tmp_path, capsys):
+    def fail() -> dict:
+        raise BenchmarkError("no [server]")
+
+    args = options("--json", str(tmp_path / "report.json"))
+    assert measure.carry_out("exchange", args, {}, fail, pytest.fail) == 1
+    assert capsys.readouterr().err.strip() == "error: no [server]"
+    assert not (tmp_path / "report.json").exists()
+
+
+def test_a_benchmark_is_ended_by_its_time_limit(capsys):
+    args = options("--time-limit", "1")
+    assert measure.carry_out("exchange", args, {}, signal.pause, pytest.fail) == 1
+    assert "took over 1 s (see --time-limit)" in capsys.readouterr().err
+
+
+def test_a_script_ends_with_the_code_of_main_or_as_interrupted():
+    def interrupted() -> int:
+        raise KeyboardInterrupt
+
+    for main, code in ((lambda: 1, 1), (interrupted, 130)):
+        with pytest.raises(SystemExit) as ended:
+            measure.run_script(main)
+        assert ended.value.code == code
