@@ -194,6 +194,27 @@ def test_an_env_that_resets_in_another_step_than_it_says_is_refused():
         env.step(STAY)
 
 
+@pytest.mark.parametrize("mode", [None, AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED])
+def test_a_vector_env_in_the_style_of_gymnasium_0_2x_is_refused(mode):
+    """It resets in the step that ends an episode, says so nowhere, and calls the final observation otherwise."""
+
+    class Old(Own):
+        def step(self, actions):
+            observations, rewards, terminated, truncated, infos = super().step(actions)
+            if "final_obs" in infos:
+                final = [{"t": row} if over else None for row, over in zip(infos["final_obs"]["t"], terminated)]
+                infos = {"final_observation": np.array(final, object), "_final_observation": terminated}
+            return observations, rewards, terminated, truncated, infos
+
+    vector = Old(mode)
+    vector.same_step = True
+    env = GymVectorEnv(vector, env_id="old")
+    env.reset(0)
+    env.step(STAY)
+    with pytest.raises(EnvError, match=r"gives info\[\"final_observation\"\].*vectorization loop, sync or async"):
+        env.step(STAY)
+
+
 def test_an_unknown_mode_is_refused():
     with pytest.raises(EnvError, match=r'own: metadata\["autoreset_mode"\] is \'Sometimes\', expected AutoresetMode'):
         own("Sometimes")

@@ -24,6 +24,7 @@ from plugrl_env_client.envs.gym_adapter.layout import Layout
 from plugrl_env_client.envs.gym_flags import GymFlags
 
 _WAY_OUT = "use --env.vectorization loop, sync or async"
+_FINAL = ("final_obs", "final_observation")  # Gymnasium 0.2x called it so, and reset in the same step
 
 
 class GymVectorEnv(BaseEnv):
@@ -99,8 +100,9 @@ class GymVectorEnv(BaseEnv):
 
     def _keep_final(self, done: np.ndarray, infos: Mapping[str, Any]) -> None:
         """Make finished rows show their final observations, whatever the env shows."""
-        final = infos.get("final_obs")
+        given = next((key for key in _FINAL if infos.get(key) is not None), None)
         if self._mode is AutoresetMode.SAME_STEP:
+            final = infos.get("final_obs")
             for row in done.tolist():
                 observation = None if final is None else _row_of(self._space, final, row)
                 if observation is None:
@@ -110,10 +112,11 @@ class GymVectorEnv(BaseEnv):
                     )
                 self._next_episode[row] = self._layout.row(row)
                 self._layout.write(row, observation)
-        elif final is not None:
+        elif given is not None:
             raise EnvError(
-                f'{self.env_id} says that its autoreset mode is {self._mode.name} and gives info["final_obs"], which '
-                f'belongs to SAME_STEP: final observations would be lost. Set metadata["autoreset_mode"], or {_WAY_OUT}'
+                f'{self.env_id} says that its autoreset mode is {self._mode.name} and gives info["{given}"], which '
+                f"belongs to SAME_STEP: final observations would be lost. In Gymnasium 1.x "
+                f'metadata["autoreset_mode"] is SAME_STEP and the key "final_obs"; or {_WAY_OUT}'
             )
 
     def _reset_rows(self, rows: list[int]) -> None:
