@@ -3,6 +3,7 @@ import dataclasses
 import json
 import os
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -319,6 +320,18 @@ def test_the_second_signal_stops_at_once_and_takes_the_clients_along(folder):
         assert process.wait(10) == 130, log.read_text()
     assert "SIGINT: stopping at once" in log.read_text()
     assert not alive(first_number(folder / "pid"))
+
+
+def test_the_client_of_a_killed_server_ends(folder):
+    endless = ("--algo.global-steps", "None", "--algo.learn-every", "10")
+    with server(folder, *endless, "--client", f"echo $$ > {folder}/pid; exec {CLIENT}") as (process, _):
+        metrics = runs(folder) / "run" / "metrics.jsonl"
+        wait_for(lambda: metrics.exists() and metrics.stat().st_size, "no learn step")
+        client = os.pidfd_open(first_number(folder / "pid"))
+        process.kill()
+    ended, _, _ = select.select([client], [], [], 30)
+    os.close(client)
+    assert ended, (runs(folder) / "run" / "clients" / "0.log").read_text()
 
 
 def test_a_module_of_ones_own_is_found_listed_and_run(folder):

@@ -43,8 +43,22 @@ class Server:
 def drive(tmp_path):
     """Runs a scenario `async (make) -> result` where `make` builds a server in a folder of the test."""
 
+    async def driven(scenario):
+        servers = []
+
+        def make(*commands, **options):
+            servers.append(Server(tmp_path, *commands, **options))
+            return servers[-1]
+
+        try:
+            return await scenario(make)
+        finally:
+            for server in servers:
+                server.supervisor.hurry()
+                await server.supervisor.finish()
+
     def driver(scenario):
-        return asyncio.run(scenario(lambda *commands, **options: Server(tmp_path, *commands, **options)))
+        return asyncio.run(driven(scenario))
 
     return driver
 

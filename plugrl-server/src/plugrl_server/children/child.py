@@ -9,6 +9,7 @@ import signal
 from collections.abc import Mapping, Set
 from pathlib import Path
 
+from plugrl_server.children.guard import Guard
 from plugrl_server.children.peers import held_by, process_tree
 
 TAIL_LINES = 20
@@ -21,6 +22,7 @@ class Child:
     Args:
         command: Shell command.
         log: File for its output, standard error included.
+        guard: Ends it where the server cannot.
 
     Attributes:
         command: Shell command.
@@ -32,8 +34,8 @@ class Child:
         refused: Why it could not be started, or None.
     """
 
-    def __init__(self, command: str, log: Path):
-        self.command, self.log = command, log
+    def __init__(self, command: str, log: Path, guard: Guard | None = None):
+        self.command, self.log, self._guard = command, log, guard
         self.exit_code: int | None = None
         self.has_connected = False
         self.forced = False
@@ -120,6 +122,8 @@ class Child:
                 start_new_session=True,
             )
         self._group = process.pid
+        if self._guard is not None:
+            self._guard.begins(self._group)
         return process
 
     def _signal(self, number: int) -> None:
@@ -133,4 +137,6 @@ class Child:
             try:
                 os.killpg(self._group, 0)
             except (ProcessLookupError, PermissionError):
+                if self._guard is not None:
+                    self._guard.over(self._group)
                 self._group = None

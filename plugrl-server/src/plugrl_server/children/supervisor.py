@@ -11,6 +11,7 @@ from pathlib import Path
 
 from plugrl_server.children.child import Child
 from plugrl_server.children.command import client_environment, filled, reachable
+from plugrl_server.children.guard import Guard
 from plugrl_server.children.peers import connections_to
 
 logger = logging.getLogger(__name__)
@@ -48,14 +49,17 @@ class Supervisor:
         self._children: list[Child] = []
         self._watchers: list[asyncio.Task[None]] = []
         self._concluded = False
+        self._guard: Guard | None = None
         self._port, self._count = 0, 0
         self._strangers = False  # some connection was of nobody that this machine knows as one of the clients
 
     def start(self, host: str, port: int) -> None:
         """Starts every client; called in the event loop once the server listens on `host` and `port`."""
         address, self._port = reachable(host), port
+        if self._commands:
+            self._guard = _guard()
         for offset, command in enumerate(self._commands):
-            child = Child(filled(command, address, port), self._logs / f"{offset}.log")
+            child = Child(filled(command, address, port), self._logs / f"{offset}.log", self._guard)
             environment = client_environment(os.environ, host=address, port=port, api_key=self._api_key, offset=offset)
             self._children.append(child)
             self._watchers.append(asyncio.get_running_loop().create_task(self._watch(child, environment)))
@@ -90,6 +94,8 @@ class Supervisor:
                     child.end(number)
             await self._wait(patience)
         self.sweep()
+        if self._guard is not None:
+            self._guard.close()
         return [child for child in self._children if child.failed]
 
     def hurry(self) -> None:
@@ -156,3 +162,11 @@ class Supervisor:
         running = [watcher for watcher in watchers if not watcher.done()]
         if running:
             await asyncio.wait(running, timeout=patience)
+
+
+def _guard() -> Guard | None:
+    try:
+        return Guard()
+    except OSError as error:
+        logger.warning("clients would outlive this process if it were killed: %s", error.strerror or error)
+        return None
