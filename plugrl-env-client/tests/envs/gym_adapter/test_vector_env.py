@@ -202,7 +202,9 @@ def test_a_vector_env_in_the_style_of_gymnasium_0_2x_is_refused(mode):
         def step(self, actions):
             observations, rewards, terminated, truncated, infos = super().step(actions)
             if "final_obs" in infos:
-                final = [{"t": row} if over else None for row, over in zip(infos["final_obs"]["t"], terminated)]
+                final = [
+                    {"t": row} if over else None for row, over in zip(infos["final_obs"]["t"], terminated, strict=True)
+                ]
                 infos = {"final_observation": np.array(final, object), "_final_observation": terminated}
             return observations, rewards, terminated, truncated, infos
 
