@@ -186,11 +186,16 @@ def test_rates_are_those_of_the_last_seconds():
     assert told["steps"] == 400
 
 
-def test_what_is_no_number_is_told_all_the_same():
+@pytest.mark.parametrize(("reward", "shown"), [(float("inf"), "inf"), (-float("inf"), "-inf"), (float("nan"), "nan")])
+def test_what_is_no_number_is_told_all_the_same(reward, shown):
     stage = Stage(n=1)
     stage.reset()
     stage.time += IDLE_SECONDS
-    stage.step(rewards=float("inf"), state=float("nan"))
+    stage.step(rewards=reward, state=float("nan"), done=[0])
     told = stage.scene.describe()
     json.dumps(told, allow_nan=False)
-    assert (told["envs"][0]["return"], told["envs"][0]["states"]["s"]["values"]) == ("inf", ["nan", "nan"])
+    env = told["envs"][0]
+    assert (env["return"], env["last_return"], told["mean_return"]) == (shown, shown, shown)
+    assert env["states"]["s"]["values"] == ["nan", "nan"]
+    stage.step(resetting=[0])
+    assert stage.scene.describe()["envs"][0]["return"] == 0.0

@@ -72,7 +72,7 @@ class Scene:
             "steps_per_second": round(sum(rate for rate, _ in rates), 2),
             "waiting": round(sum(waiting for _, waiting in rates) / max(len(rates), 1), 3),
             "episodes": sum(int(group.episodes.sum()) for group in groups),
-            "mean_return": sum(returns) / len(returns) if returns else None,
+            "mean_return": _number(sum(returns) / len(returns)) if returns else None,
             "running": any(group.is_running for group in groups),
             "envs": [group.describe(row) for group, row in envs[first : first + count]],
         }
@@ -132,7 +132,7 @@ class GroupScene(RolloutObserver):
         self.is_running = True
         self._returns = np.zeros(num_envs)
         self._lengths = np.zeros(num_envs, np.int64)
-        self._last_returns = np.full(num_envs, np.nan)
+        self._last_returns = np.zeros(num_envs)
         self._waited = 0.0  # over all connections
         self._waited_here = 0.0  # on this one
         self._samples: deque[tuple[float, int, float]] = deque(maxlen=_RATE_SAMPLES)
@@ -150,7 +150,7 @@ class GroupScene(RolloutObserver):
         ran = np.ones(self.num_envs, np.bool_)
         ran[resetting] = False
         self.steps += self.num_envs - len(resetting)
-        self._returns += np.where(ran, step.rewards, -self._returns)
+        self._returns = np.where(ran, self._returns + step.rewards, 0.0)
         self._lengths += np.where(ran, 1, -self._lengths)
         done = ran & (step.terminated | step.truncated)
         if np.count_nonzero(done):
@@ -182,13 +182,12 @@ class GroupScene(RolloutObserver):
     def describe(self, row: int) -> dict[str, Any]:
         """One env, as JSON has it."""
         frame, observation = self.shown
-        last = self._last_returns[row]
         return {
             "env": self.first_env + row,
             "return": _number(self._returns[row]),
             "length": int(self._lengths[row]),
             "episodes": int(self.episodes[row]),
-            "last_return": None if np.isnan(last) else _number(last),
+            "last_return": _number(self._last_returns[row]) if self.episodes[row] else None,
             "frame": frame,
             "images": list(observation.images),
             "states": {
