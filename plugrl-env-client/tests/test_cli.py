@@ -65,6 +65,11 @@ def test_lesson_23_help_answers_within_a_second_and_a_half(arguments):
     assert processor_seconds() - before < 1.5
 
 
+def test_none_is_read_as_the_docs_write_it(capsys):
+    assert main(["dummy-v1", "--num-steps", "none", "--num-envs", "0"]) == 2
+    assert "--num-envs 0" in capsys.readouterr().err
+
+
 def test_every_flag_of_the_issue_is_there(capsys):
     with pytest.raises(SystemExit) as left:
         main(["gym-v1", "--help"])

@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+import tyro
 from plugrl_env_client.envs.dummy_v1 import DummyConfig
 from plugrl_env_client.envs.gym_v1 import GymConfig
 from plugrl_env_client.link.address import Address
@@ -12,6 +13,7 @@ from plugrl_env_client.options import (
     RunnerOptions,
     client_offset,
     options_type,
+    reading_none,
     resolved_api_key,
 )
 
@@ -123,3 +125,21 @@ def test_a_run_with_a_name_has_a_folder():
 def test_robots_may_share_processes_but_not_groups():
     for procs, groups in ((1, 4), (4, 1), (2, 2)):
         ClientOptions(num_envs=4, num_procs=procs, num_groups=groups, runner=RunnerOptions(fps=30.0)).check()
+
+
+@pytest.mark.parametrize("word", ["none", "None", "NONE"])
+def test_none_is_read_wherever_a_flag_may_be_none(word):
+    flags = (
+        "num-episodes num-steps hang-timeout action-timeout viewer runner.fps runner.on-stale env.action-dim".split()
+    )
+    with reading_none():
+        read = tyro.cli(options_type(DummyConfig), args=[part for flag in flags for part in (f"--{flag}", word)])
+    values = (read.num_episodes, read.num_steps, read.hang_timeout, read.action_timeout, read.viewer)
+    assert {*values, read.runner.fps, read.runner.on_stale, read.env.action_dim} == {None}
+
+
+def test_none_is_no_number(capsys):
+    with pytest.raises(SystemExit) as left, reading_none():
+        tyro.cli(ClientOptions, args=["--num-envs", "none"])
+    assert left.value.code == 2
+    assert "none" in capsys.readouterr().err

@@ -2,16 +2,18 @@ import dataclasses
 import json
 import subprocess
 import sys
+import typing
 
 import numpy as np
 import pytest
 from plugrl_protocol.spaces import BoxSpace, Declaration
+from plugrl_server.algorithm.registration import ALGORITHMS
 from plugrl_server.assembly import Selection
 from plugrl_server.cli import main, parse
 from plugrl_server.common.checkpoint_manager import Checkpoint, CheckpointManager
 from plugrl_server.record.run_record import Part, RunRecord
 from plugrl_server.run_config import UsageError
-from plugrl_server.selecting import split
+from plugrl_server.selecting import config_classes, split
 
 FOUR = ["dummy-policy", "default", "dummy", "default"]
 FLAGS = """
@@ -193,7 +195,7 @@ def test_a_policys_key_is_in_no_word_that_is_written(monkeypatch):
 
 
 def test_a_configuration_with_required_fields_has_required_flags(run):
-    from plugrl_server.algorithm.registration import ALGORITHMS, register_algo_config
+    from plugrl_server.algorithm.registration import register_algo_config
 
     @register_algo_config("needs-a-value")
     @dataclasses.dataclass
@@ -208,6 +210,19 @@ def test_a_configuration_with_required_fields_has_required_flags(run):
         assert "--algo.rate" in err
     finally:
         del ALGORITHMS._entries["needs-a-value"]
+
+
+@pytest.mark.parametrize("word", ["none", "None"])
+@pytest.mark.parametrize("uid", ALGORITHMS.variants())
+def test_none_is_read_wherever_an_algorithm_says_so(uid, word):
+    """`must be at least 1, or none`, `none: never`: what is advised has to parse."""
+    of_algorithm = config_classes([*FOUR[:2], uid, "default"])[1]
+    hints = typing.get_type_hints(of_algorithm)
+    optional = [name for name, hint in hints.items() if type(None) in typing.get_args(hint) and name != "policies"]
+    assert "global_steps" in optional
+    flags = [word_ for name in optional for word_ in (f"--algo.{name.replace('_', '-')}", word)]
+    _, selection = parse(split([*FOUR[:2], uid, "default", "--torch-threads", word, *flags]))
+    assert {getattr(selection.algo_config, name) for name in optional} == {None}
 
 
 def test_ctrl_c_before_the_start_is_no_traceback(run, monkeypatch):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import tyro
 from plugrl_env_client import cli as client_cli
-from plugrl_env_client.options import options_type
+from plugrl_env_client.options import options_type, reading_none
 from plugrl_env_client.recording.recorder_options import RecordingError
 from plugrl_env_client.registration import env_config
 from plugrl_protocol.conformance import cli as conformance_cli
@@ -131,7 +131,8 @@ def check_client(arguments):
         assert exit_code(client_cli.main, arguments) == 0
         return
     (family, *flags), _ = client_cli._take_imports(arguments)
-    options = tyro.cli(options_type(env_config(family)), args=flags)
+    with reading_none():
+        options = tyro.cli(options_type(env_config(family)), args=flags)
     try:
         options.check()
     except RecordingError as err:

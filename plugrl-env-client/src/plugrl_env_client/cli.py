@@ -11,7 +11,7 @@ import tyro
 from plugrl_env_client.client import Finished, run_alone
 from plugrl_env_client.envs.base_env import EnvError
 from plugrl_env_client.link.interrupts import Interrupts
-from plugrl_env_client.options import ClientOptions, OptionError, Run, client_offset, options_type
+from plugrl_env_client.options import ClientOptions, OptionError, Run, client_offset, options_type, reading_none
 from plugrl_env_client.registration import env_config, families, import_modules
 from plugrl_env_client.reporting.logs import set_up_logs
 from plugrl_env_client.reporting.processes import ProcessStatus
@@ -52,7 +52,8 @@ def _main(args: list[str]) -> int:
     uid, *flags = args
     if uid.startswith("-"):
         raise OptionError(f"expected an env before {uid}: {PROG} <env> [flags]; {PROG} --help lists them")
-    parsed = tyro.cli(options_type(env_config(uid)), args=flags, prog=f"{PROG} {uid}")
+    with reading_none():
+        parsed = tyro.cli(options_type(env_config(uid)), args=flags, prog=f"{PROG} {uid}")
     env = parsed.env  # type: ignore[attr-defined]
     # The parsed type was made for this env and cannot be pickled for child processes; its plain base can.
     fields = {field.name: getattr(parsed, field.name) for field in dataclasses.fields(ClientOptions)}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from plugrl_env_client.envs.base_env import BaseEnvConfig
 from plugrl_env_client.link.address import Address, AddressError, parse_address
@@ -248,6 +249,30 @@ def options_type(env_config: type[BaseEnvConfig]) -> type[ClientOptions]:
     made = dataclasses.make_dataclass("ClientOptions", [("env", env_config, env)], bases=(ClientOptions,))
     made.__doc__ = ClientOptions.__doc__
     return made
+
+
+def reading_none() -> ConstructorRegistry:
+    """Rules (a context for `tyro.cli`) by which `none`, in any case, is None wherever a flag may be: tyro knows `None`."""
+    registry = ConstructorRegistry()
+
+    @registry.primitive_rule
+    def none_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[None] | None:
+        if info.type is not type(None):
+            return None
+        return PrimitiveConstructorSpec(
+            nargs=1,
+            metavar="none",
+            instance_from_str=_none,
+            is_instance=lambda value: value is None,
+            str_from_instance=lambda _: ["none"],
+        )
+
+    return registry
+
+
+def _none(words: list[str]) -> None:
+    if [word.lower() for word in words] != ["none"]:
+        raise ValueError(f"{' '.join(words)} is not none")
 
 
 def resolved_api_key(options: ClientOptions) -> str | None:

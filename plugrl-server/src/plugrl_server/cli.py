@@ -17,6 +17,7 @@ import tyro
 from rich.console import Console
 
 from plugrl_server.assembly import ConfigError, Selection
+from plugrl_server.common.none_word import reading_none
 from plugrl_server.learners import torchrun
 from plugrl_server.learners.team import check_can_share
 from plugrl_server.record.config_json import SECRETS, RecordError, config_from_json
@@ -130,7 +131,8 @@ def parse(words: Words, record: RunRecord | None = None, *, policy: Part | None 
         _check_same_variants(words.names, record)
     prog = " ".join([PROGRAM, *words.names])
     try:
-        values: Any = tyro.cli(kind, args=list(words.flags), prog=prog, description="Flags of the run.")
+        with reading_none():
+            values: Any = tyro.cli(kind, args=list(words.flags), prog=prog, description="Flags of the run.")
     except ValueError as error:  # a configuration that refuses a value when it is made
         raise UsageError(str(error)) from None
     own = {field.name: getattr(values, field.name) for field in dataclasses.fields(RunConfig)}
