@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from plugrl_protocol.spaces import BoxSpace, DiscreteSpace, MultiBinarySpace, MultiDiscreteSpace
-from plugrl_server.policy.action_spaces import action_dim, choices, to_env_actions
+from plugrl_server.policy.action_spaces import action_dim, choices, required_box, to_env_actions
 
 
 def box(shape=(2,), dtype="f4", low=-1.0, high=1.0):
@@ -21,6 +21,15 @@ def box(shape=(2,), dtype="f4", low=-1.0, high=1.0):
 )
 def test_action_dim_counts_numbers_or_choices(space, dim):
     assert action_dim(space) == dim
+
+
+def test_a_policy_for_boxes_takes_no_other_space():
+    space = box((2, 3))
+    assert required_box(space, 6, "some-policy") is space
+    with pytest.raises(ValueError, match=r"some-policy needs a Box action space, got Discrete\(4\)"):
+        required_box(DiscreteSpace(4), 4, "some-policy")
+    with pytest.raises(ValueError, match="action_dim 6, this run has 5"):
+        required_box(space, 5, "some-policy")
 
 
 def test_choices_by_part():

@@ -36,6 +36,19 @@ def choices(space: ActionSpace) -> tuple[int, ...]:
     raise ValueError(f"{space} has no choices.")
 
 
+def required_box(space: ActionSpace, numbers: int, policy: str) -> BoxSpace:
+    """Return a declared space where it is a Box of so many numbers, which is what this policy acts in.
+
+    Raises:
+        ValueError: It is none, or has another size.
+    """
+    if not isinstance(space, BoxSpace):
+        raise ValueError(f"{policy} needs a Box action space, got {space}")
+    if action_dim(space) != numbers:
+        raise ValueError(f"action_dim {action_dim(space)}, this run has {numbers}")
+    return space
+
+
 def to_env_actions(space: ActionSpace | None, action: np.ndarray) -> np.ndarray:
     """Return a policy's actions as the environments take them: the declared shape, dtype, bounds and `start`.
 

@@ -12,7 +12,7 @@ from torch.func import functional_call
 
 from plugrl_server.common.config_error import ConfigError
 from plugrl_server.learning import trees
-from plugrl_server.policy.action_spaces import action_dim, to_env_actions
+from plugrl_server.policy.action_spaces import required_box, to_env_actions
 from plugrl_server.policy.denoising.action_bounds import ActionBounds
 from plugrl_server.policy.denoising.denoising_policy_config import DenoisingPolicyConfig
 from plugrl_server.policy.encoders.observation_reader import ReadsObservations
@@ -106,12 +106,8 @@ class DenoisingPolicy(ReadsObservations):
         Raises:
             ValueError: It is no Box of this policy's action_dim.
         """
-        if not isinstance(action_space, BoxSpace):
-            raise ValueError(f"{type(self).__name__} needs a Box action space, got {action_space}")
-        if action_dim(action_space) != self.action_dim:
-            raise ValueError(f"action_dim {action_dim(action_space)}, this run has {self.action_dim}")
-        self._space = action_space
-        self._bounds = ActionBounds(action_space, self.action_dim)
+        self._space = required_box(action_space, self.action_dim, type(self).__name__)
+        self._bounds = ActionBounds(self._space, self.action_dim)
 
     def to_actions(self, chunks: np.ndarray) -> np.ndarray:
         """Return chunks f4[n, H, A] as the environments take them: [n, H, *shape] of the declared dtype, in bounds."""

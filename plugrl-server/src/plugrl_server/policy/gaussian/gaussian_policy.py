@@ -10,7 +10,7 @@ from torch import nn
 
 from plugrl_server.common.config_error import ConfigError
 from plugrl_server.learning.trees import Tree
-from plugrl_server.policy.action_spaces import action_dim, to_env_actions
+from plugrl_server.policy.action_spaces import required_box, to_env_actions
 from plugrl_server.policy.actor_critic.actor_critic import ActorCritic
 from plugrl_server.policy.gaussian.gaussian_policy_config import GaussianPolicyConfig
 from plugrl_server.policy.registration import register_policy
@@ -30,6 +30,7 @@ class GaussianPolicy(ActorCritic):
 
     config: GaussianPolicyConfig
     uid: ClassVar[str] = "gaussian-policy"
+    action_dim: int
 
     def __init__(self, config: GaussianPolicyConfig) -> None:
         if config.action_dim is None:
@@ -61,11 +62,7 @@ class GaussianPolicy(ActorCritic):
         Raises:
             ValueError: It is no Box of this policy's action_dim.
         """
-        if not isinstance(action_space, BoxSpace):
-            raise ValueError(f"{self.uid} needs a Box action space, got {action_space}")
-        if action_dim(action_space) != self.action_dim:
-            raise ValueError(f"action_dim {action_dim(action_space)}, this run has {self.action_dim}")
-        self._space = action_space
+        self._space = required_box(action_space, self.action_dim, self.uid)
 
     def get_action_and_runtime_state(self, obs: dict[str, Any]) -> tuple[np.ndarray, PolicyRuntimeState]:
         """Sample n chunks: actions [n, H, *shape] of the declared dtype within bounds, and the samples themselves."""

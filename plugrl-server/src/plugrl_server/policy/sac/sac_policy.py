@@ -16,7 +16,7 @@ from torch.nn import functional
 from plugrl_server.common.config_error import ConfigError
 from plugrl_server.learning.trees import Tree
 from plugrl_server.policy.acceleration.acceleration import accelerated, encoded
-from plugrl_server.policy.action_spaces import action_dim, to_env_actions
+from plugrl_server.policy.action_spaces import required_box, to_env_actions
 from plugrl_server.policy.actor_critic.mlp import NumpyMLP
 from plugrl_server.policy.denoising.action_bounds import ActionBounds
 from plugrl_server.policy.encoders.observation_encoder import ObservationEncoder
@@ -107,12 +107,8 @@ class SACPolicy(ReadsObservations):
         Raises:
             ValueError: It is no Box of this policy's action_dim.
         """
-        if not isinstance(action_space, BoxSpace):
-            raise ValueError(f"sac-policy needs a Box action space, got {action_space}")
-        if action_dim(action_space) != self.action_dim:
-            raise ValueError(f"action_dim {action_dim(action_space)}, this run has {self.action_dim}")
-        self._space = action_space
-        self._bounds = ActionBounds(action_space, self.action_dim)
+        self._space = required_box(action_space, self.action_dim, "sac-policy")
+        self._bounds = ActionBounds(self._space, self.action_dim)
 
     # Learning ----------------------------------------------------------------------------------------------------
 
