@@ -1,6 +1,7 @@
 """Fill-ins over a real connection: the answer that the client did not wait for is not lost."""
 
 import threading
+import time
 
 import numpy as np
 from plugrl_env_client.envs.dummy_v1 import DummyConfig, DummyEnv
@@ -82,3 +83,20 @@ def test_an_env_that_is_stopped_takes_no_step_meanwhile(fake_server, monkeypatch
     sums = [message["data"]["rewards"].item() for message in server.peers[0].feedbacks]
     assert sum(sums) == finished.snapshot.steps == counts.steps
     assert len(sums) == counts.answers == 2
+
+
+def test_the_time_that_an_env_states_is_the_one_that_counts(fake_server, monkeypatch):
+    monkeypatch.setattr(DummyEnv, "captured_at", time.monotonic() - 1_000.0, raising=False)
+
+    def script(peer):
+        peer.greet()
+        peer.serve(lambda infer: np.ones((1, 1, 1), np.float32), exchanges=3)
+        peer.stop()
+
+    options = ClientOptions(
+        server_port=fake_server(script).port,
+        max_reconnects=0,
+        runner=RunnerOptions(fps=1000.0, action_deadline=5_000.0),
+    )
+    finished = Group(Run("dummy-v1", DummyConfig(), options, 0, 0), whole(options), Interrupts()).run(lambda: None)
+    assert finished.snapshot.as_json()["pacing"]["observation_age"]["p50"] > 900.0

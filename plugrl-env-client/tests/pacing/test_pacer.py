@@ -7,12 +7,16 @@ from plugrl_env_client.pacing.pacer import Pacer
 class Bench:
     """A pacer at 10 steps a second, and the time that only this test moves."""
 
-    def __init__(self, deadline=None):
+    def __init__(self, deadline=None, delay=None):
         self.time = 0.0
-        self.pacer = Pacer(10.0, deadline, now=lambda: self.time, sleep=self.pass_time)
+        self.delay = delay  # of the camera, which says so
+        self.pacer = Pacer(10.0, deadline, now=lambda: self.time, sleep=self.pass_time, captured_at=self.captured_at)
         self.pacer.rested()
         self.pacer.connected()
         self.exchange(0.0)
+
+    def captured_at(self):
+        return None if self.delay is None else self.time - self.delay
 
     def pass_time(self, seconds):
         self.time += seconds
@@ -124,3 +128,42 @@ def test_an_episode_begins_without_anything_due():
     assert bench.pacer.counts.late_steps == 0
     assert bench.pacer.counts.ages.longest == pytest.approx(0.2)
     assert bench.time == pytest.approx(30.2)
+
+
+def test_age_and_deadline_count_from_the_time_that_the_env_states():
+    bench = Bench(delay=0.08)
+    bench.pacer.asked()
+    assert bench.pacer.patience() == pytest.approx(0.2), "the slot at 0.2 comes within the slack of 0.22"
+    bench.pass_time(0.05)
+    assert bench.pacer.answered() == 0
+    bench.step()
+    assert bench.pacer.counts.ages.longest == pytest.approx(0.1 + 0.08)
+    bench.delay = None
+    bench.exchange(0.05)
+    assert bench.pacer.counts.ages.longest == pytest.approx(0.1 + 0.08), "the one before; this is 0.1 old"
+    bench.exchange(0.05)
+    assert bench.pacer.counts.ages.quantile(0.0) == pytest.approx(0.1, rel=0.011)
+
+
+def test_a_reset_states_its_time_too():
+    bench = Bench(delay=4.0)
+    bench.pass_time(10.0)
+    bench.pacer.rested()
+    bench.exchange(0.0)
+    assert bench.pacer.counts.ages.longest == pytest.approx(4.0)
+
+
+def test_a_camera_whose_clock_is_a_little_ahead_has_captured_it_now():
+    bench = Bench()
+    bench.delay = -0.05
+    bench.step()
+    bench.exchange(0.0)
+    assert bench.pacer.counts.ages.quantile(0.0) == pytest.approx(0.1, rel=0.011)
+
+
+@pytest.mark.parametrize("delay", [-0.11, -1.8e9, float("nan"), float("inf"), -float("inf")])
+def test_another_clock_is_refused(delay):
+    bench = Bench()
+    bench.delay = delay
+    with pytest.raises(ValueError, match=r"captured_at .*: expected seconds of time\.monotonic"):
+        bench.step()

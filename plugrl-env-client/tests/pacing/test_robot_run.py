@@ -35,10 +35,11 @@ class Robot(BaseEnv):
 
     env_id = "robot"
 
-    def __init__(self, clock, *, length=10**9, num_envs=1):
+    def __init__(self, clock, *, length=10**9, num_envs=1, camera_delay=None):
         self.num_envs = num_envs
         self.clock = clock
         self.length = length
+        self.camera_delay = camera_delay
         self.steps = 0
         self.told = []  # (time, action), "hold", "reset"
 
@@ -62,6 +63,8 @@ class Robot(BaseEnv):
         self.told.append("hold")
 
     def show(self):
+        if self.camera_delay is not None:
+            self.captured_at = self.clock.time - self.camera_delay
         return Observation(images={}, states={"t": np.full((1, 1), float(self.steps))}, text=[""])
 
     @property
@@ -127,14 +130,20 @@ class Server:
 class Run:
     """A robot's run, over one connection for each list of delays."""
 
-    def __init__(self, *delays, horizon=2, length=10**9, deadline=None, observers=(), **options):
+    def __init__(self, *delays, horizon=2, length=10**9, deadline=None, camera_delay=None, observers=(), **options):
         self.clock = Clock()
-        self.robot = Robot(self.clock, length=length)
+        self.robot = Robot(self.clock, length=length, camera_delay=camera_delay)
         self.servers = [Server(self.clock, each, horizon) for each in delays]
         self.left = list(self.servers)
         self.tally = Tally(1)
         self.interrupts = Interrupts()
-        self.pacer = Pacer(1 / PERIOD, deadline, now=self.clock.now, sleep=self.clock.sleep)
+        self.pacer = Pacer(
+            1 / PERIOD,
+            deadline,
+            now=self.clock.now,
+            sleep=self.clock.sleep,
+            captured_at=lambda: self.robot.captured_at,
+        )
         rollout = Rollout(
             self.robot,
             self,
@@ -177,6 +186,27 @@ def test_steps_lie_on_the_grid_whatever_the_jitter():
     # the second action of a chunk is given 2 periods after the observation was captured, less what a step takes
     assert counts.ages.longest == pytest.approx(0.18)
     assert counts.ages.quantile(0.5) == pytest.approx(0.08, rel=0.011)
+
+
+@pytest.mark.parametrize("length", [10**9, 5])
+def test_ages_count_from_when_the_camera_captured(length):
+    delays = [0.05] * 50
+    plain = Run(delays, num_steps=60, length=length)
+    camera = Run(delays, num_steps=60, length=length, camera_delay=0.09)
+    assert camera.robot.actions == plain.robot.actions
+    ages, older = plain.counts.ages, camera.counts.ages
+    assert older.longest == pytest.approx(ages.longest + 0.09)
+    for share in (0.0, 0.5, 0.95):
+        assert older.quantile(share) == pytest.approx(ages.quantile(share) + 0.09, rel=0.02)
+    assert camera.tally.snapshot().as_json()["pacing"]["observation_age"]["max"] == pytest.approx(
+        older.longest, abs=1e-4
+    )
+
+
+def test_an_answer_is_late_for_an_old_image_earlier():
+    assert Run([0.0, 0.25, 0.0], num_steps=6, on_stale="hold").counts.fill_ins == 0
+    late = Run([0.0, 0.25, 0.0], num_steps=6, on_stale="hold", camera_delay=0.15)
+    assert (late.counts.late_answers, late.counts.fill_ins) == (1, 1)
 
 
 def test_an_answer_that_misses_its_slot_makes_the_step_late_but_not_the_next_ones():

@@ -58,6 +58,9 @@ class BaseEnv(abc.ABC):
             `AutoresetMode.NEXT_STEP`) and cannot do it earlier; `reset_indices` is never called on it.
         reuse_from_bytes: size of all n observations from which it pays to send each only once (SPEC 10.1); smaller ones
             are sent again in the infer, which is quicker than to say which of them are known.
+        captured_at: when what `reset`, `step` or `reset_indices` has just returned was captured, in seconds of
+            `time.monotonic()`: a robot sets it to the time of its camera's image. None: when the call returned. Read
+            in real time only (`--runner.fps`), where ages and action deadlines count from it.
     """
 
     num_envs: int
@@ -67,6 +70,7 @@ class BaseEnv(abc.ABC):
     reward_threshold: float | None = None
     resets_in_step: bool = False
     reuse_from_bytes: int = 16 * 2**10
+    captured_at: float | None = None
 
     @abc.abstractmethod
     def reset(self, seed: int | None) -> Observation:

@@ -163,7 +163,13 @@ def _pacer(runner: RunnerOptions, env: BaseEnv) -> Pacer | None:
         return None
     if runner.on_stale == "zero" and not takes_zeros(env.action_space):
         raise EnvError(f"--runner.on-stale zero: {env.env_id} takes {env.action_space}, where zeros are no standstill")
-    return Pacer(runner.fps, runner.action_deadline, now=time.monotonic, sleep=time.sleep)
+    return Pacer(
+        runner.fps,
+        runner.action_deadline,
+        now=time.monotonic,
+        sleep=time.sleep,
+        captured_at=lambda: env.captured_at,
+    )
 
 
 def _open_link(options: ClientOptions, interrupts: Interrupts) -> Link:

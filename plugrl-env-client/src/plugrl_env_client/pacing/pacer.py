@@ -22,6 +22,8 @@ class Pacer:
         deadline: seconds; None: DEADLINE_PERIODS periods.
         now: the time in seconds, on a clock that does not go back.
         sleep: waits so many seconds.
+        captured_at: when what the env shows was captured, on the clock of `now`, where the env knows; None where it
+            does not: when `step` or the reset returned it.
 
     Attributes:
         deadline: in seconds.
@@ -29,12 +31,19 @@ class Pacer:
     """
 
     def __init__(
-        self, fps: float, deadline: float | None, *, now: Callable[[], float], sleep: Callable[[float], None]
+        self,
+        fps: float,
+        deadline: float | None,
+        *,
+        now: Callable[[], float],
+        sleep: Callable[[float], None],
+        captured_at: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._period = 1.0 / fps
         self.deadline = DEADLINE_PERIODS * self._period if deadline is None else deadline
         self.counts = PacingCounts()
         self._now = now
+        self._captured_at = captured_at
         self._grid = Grid(self._period, now, sleep)
         self._captured = self._chosen_from = self._asked = now()
         self._new = self._first = True  # nothing was asked on this connection; what was asked is the first
@@ -47,8 +56,12 @@ class Pacer:
         self._grid.restart()
 
     def rested(self) -> None:
-        """An episode has begun: the env shows what it sees now, and no step is due."""
-        self._captured = self._now()
+        """An episode has begun: the env shows what it sees now, and no step is due.
+
+        Raises:
+            ValueError: as `stepped`.
+        """
+        self._captured = self._capture()
         self._grid.restart()
 
     def wait(self) -> None:
@@ -58,8 +71,12 @@ class Pacer:
             self.counts.ages.add(self._now() - self._chosen_from)
 
     def stepped(self) -> None:
-        """A step has returned what the env shows now."""
-        self._captured = self._now()
+        """A step has returned what the env shows now.
+
+        Raises:
+            ValueError: the env says that it was captured at no time, or more than a period from now.
+        """
+        self._captured = self._capture()
 
     def asked(self) -> None:
         """The server was sent what the env shows."""
@@ -104,6 +121,15 @@ class Pacer:
         elif late:
             self.counts.late_answers += 1
         return late
+
+    def _capture(self) -> float:
+        now = self._now()
+        told = self._captured_at()
+        if told is None:
+            return now
+        if not (math.isfinite(told) and told <= now + self._period):
+            raise ValueError(f"captured_at {told}: expected seconds of time.monotonic(), which says {now}")
+        return min(told, now)  # a camera's clock may be a little ahead
 
     def _wait(self) -> None:
         missed = self._grid.wait()
