@@ -68,7 +68,7 @@ def client(server, folder, form, *flags):
     return subprocess.Popen(command, stderr=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"})
 
 
-def killed(fake_server, actions, folder, form, exchanges):
+def killed(fake_server, actions, folder, form, exchanges, *flags):
     """Kill a recording client after so many exchanges; the last episode that each env was seen in."""
     current = np.full(2, -1)
     started = []
@@ -84,7 +84,7 @@ def killed(fake_server, actions, folder, form, exchanges):
         os.kill(started[0].pid, signal.SIGKILL)
 
     server = fake_server(script)
-    process = client(server, folder, form)
+    process = client(server, folder, form, *flags)
     started.append(process)
     process.communicate(timeout=30)
     assert process.returncode == -signal.SIGKILL
@@ -110,6 +110,8 @@ def read(folder, form):
         import h5py
 
         data = folder / "minari/recorded-v0/data"
+        if not (data / "metadata.json").exists():
+            return {}
         count = json.loads((data / "metadata.json").read_text())["total_episodes"]
         with h5py.File(data / "main_data.hdf5") as file:
             for k in range(count):
@@ -120,6 +122,8 @@ def read(folder, form):
         import pyarrow.parquet as pq
 
         root = folder / "lerobot"
+        if not (root / "meta/info.json").exists():
+            return {}
         frames = np.array(
             [x for p in sorted(root.glob("data/*/*")) for x in pq.read_table(p)["observation.state"].to_pylist()]
         )
@@ -131,9 +135,9 @@ def read(folder, form):
     return found
 
 
-def check(found, current):
-    """Every episode before the one that an env was in is there, whole."""
-    assert {(env, episode) for env in range(2) for episode in range(current[env])} <= set(found)
+def check(found, current, every=1):
+    """Every episode to record before the one that an env was in is there, whole."""
+    assert {(env, episode) for env in range(2) for episode in range(0, current[env], every)} <= set(found)
     for (env, episode), states in found.items():
         np.testing.assert_array_equal(states[:, :3], [[env, episode, t] for t in range(STEPS + 1)])
         assert episode <= current[env]
@@ -143,22 +147,23 @@ NEEDS = {"video": ["av"], "minari": ["h5py"], "lerobot": ["av", "pyarrow"]}
 
 
 @pytest.mark.parametrize(
-    ("form", "exchanges"),
+    ("form", "exchanges", "every"),
     [
-        ("npz", 3 * EXCHANGES_OF_AN_EPISODE),
-        ("frames", 3 * EXCHANGES_OF_AN_EPISODE + 1),
-        ("video", 3 * EXCHANGES_OF_AN_EPISODE + 1),
-        ("minari", 4 * EXCHANGES_OF_AN_EPISODE),
-        ("lerobot", 4 * EXCHANGES_OF_AN_EPISODE),
+        ("npz", 3 * EXCHANGES_OF_AN_EPISODE, 1),
+        ("npz", 3 * EXCHANGES_OF_AN_EPISODE + 1, 2),
+        ("frames", 3 * EXCHANGES_OF_AN_EPISODE + 1, 1),
+        ("video", 3 * EXCHANGES_OF_AN_EPISODE + 1, 1),
+        ("minari", 4 * EXCHANGES_OF_AN_EPISODE, 1),
+        ("lerobot", 4 * EXCHANGES_OF_AN_EPISODE, 1),
     ],
 )
-def test_a_killed_process_loses_the_current_episodes_only(fake_server, actions, tmp_path, form, exchanges):
+def test_a_killed_process_loses_the_current_episodes_only(fake_server, actions, tmp_path, form, exchanges, every):
     for module in NEEDS.get(form, []):
         pytest.importorskip(module, reason=f"--recorder.format {form} needs its extra")
-    current = killed(fake_server, actions, tmp_path, form, exchanges)
+    current = killed(fake_server, actions, tmp_path, form, exchanges, "--recorder.every", str(every))
     assert current.min() >= 2
     before = read(tmp_path, form)
-    check(before, current)
+    check(before, current, every)
     (left,) = [path for path in (tmp_path / ".partial").iterdir() if path.is_dir()]
 
     def script(peer):
@@ -173,3 +178,85 @@ def test_a_killed_process_loses_the_current_episodes_only(fake_server, actions, 
         assert len(list((tmp_path / form).iterdir())) == len(before) + 2
     else:
         check(read(tmp_path, form), current)
+
+
+DIES_AT_EVERY_RENAME = """
+import os, signal, sys
+from pathlib import Path
+
+import numpy as np
+from plugrl_env_client.envs.dummy_v1 import DummyConfig, DummyEnv
+from plugrl_env_client.recording.recorder import Recorder
+from plugrl_env_client.recording.recorder_options import RecorderOptions
+
+folder, form, steps, every = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+
+
+def record(folder, begun, episodes=2):
+    env = DummyEnv(DummyConfig(images=("front",), image_size=32), 2)
+    recorder = Recorder(RecorderOptions(format=(form,), every=every), folder, seed=0)
+    observer = recorder.observer(env)
+    observer.started(0, 2)
+    rows = np.arange(2)
+    observer.reset(rows, env.reset(0))
+    for episode in range(episodes):
+        for time in range(1, steps + 1):
+            step = env.step(None)._replace(truncated=np.full(2, time == steps))
+            observer.stepped(np.zeros((2, 1)), step, rows[:0])
+        observer.reset(rows, env.reset_indices(rows))
+        begun(episode + 1)
+    observer.closed()
+    recorder.close()
+
+
+def dies(folder, moment, at):
+    folder.mkdir()
+    replace, made = Path.replace, []
+
+    def dying(self, target):
+        made.append(target)
+        if (moment, len(made)) == ("before", at):
+            os.kill(os.getpid(), signal.SIGKILL)
+        replace(self, target)
+        if (moment, len(made)) == ("after", at):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    Path.replace = dying
+    record(folder, lambda episode: (folder / "begun").write_text(str(episode)))
+
+
+for moment in ("before", "after"):
+    at, killed = 0, True
+    while killed:
+        at += 1
+        child = os.fork()
+        if child == 0:
+            dies(folder / f"{moment}-{at}", moment, at)
+            os._exit(0)
+        killed = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+print(at - 1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("form", "every"),
+    [
+        ("npz", 1),
+        ("npz", 2),
+        ("frames", 2),
+        ("minari", 1),
+        pytest.param("lerobot", 1, marks=pytest.mark.slow),
+    ],
+)
+def test_a_process_killed_at_any_rename_loses_the_current_episodes_only(tmp_path, form, every):
+    """Before and after each rename of a run of two episodes; the last folder is of a run that was not killed."""
+    for module in NEEDS.get(form, []):
+        pytest.importorskip(module, reason=f"--recorder.format {form} needs its extra")
+    command = [sys.executable, "-c", DIES_AT_EVERY_RENAME, str(tmp_path), form, str(STEPS), str(every)]
+    renames = int(subprocess.run(command, check=True, capture_output=True, timeout=60).stdout)
+    assert renames >= 2
+    for moment in ("before", "after"):
+        for at in range(1, renames + 2):
+            folder = tmp_path / f"{moment}-{at}"
+            begun = int((folder / "begun").read_text()) if (folder / "begun").exists() else 0
+            check(read(folder, form), np.full(2, begun), every)

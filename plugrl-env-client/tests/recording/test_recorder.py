@@ -133,20 +133,21 @@ def test_wait_holds_the_envs_up_and_loses_nothing(tmp_path, coded, slow):
     assert recorder.counts.dropped_episodes == 0
 
 
-def test_the_next_episode_begins_when_the_last_one_is_safe(tmp_path, coded):
-    """So a process that is killed loses the current episodes only."""
+@pytest.mark.parametrize("every", [1, 2])
+def test_the_next_episode_begins_when_the_last_one_is_safe(tmp_path, coded, every):
+    """So a process that is killed loses the current episodes only; also where the next one is not recorded."""
     missing = []
 
     class Watching(coded.Env):
         def step(self, actions):
             there = {path.name for path in (tmp_path / "npz").glob("*")}
-            needed = {f"env-{i:04d}_episode-{e:06d}.npz" for i in range(self.num_envs) for e in range(self.episode[i])}
-            missing.extend(needed - there)
+            over = [(i, e) for i in range(self.num_envs) for e in range(0, self.episode[i], every)]
+            missing.extend({f"env-{i:04d}_episode-{e:06d}.npz" for i, e in over} - there)
             return super().step(actions)
 
-    coded.record(tmp_path, "npz", env=Watching(3), steps=20)
+    coded.record(tmp_path, "npz", env=Watching(3), steps=20, every=every)
     assert missing == []
-    assert len(recorded(tmp_path)) > 10
+    assert len(recorded(tmp_path)) > 10 // every
 
 
 def break_after(monkeypatch, commits):

@@ -145,16 +145,15 @@ class _RecordingObserver(RolloutObserver):
             self._begun = True
         self._numbers[indices] += 1
         self._rows = np.setdiff1d(self._rows, indices)
+        if self._waits:  # also before an episode that is not recorded: the last one may have been
+            self._intake.wait_until_safe((self._first + indices).tolist())
         chosen = [i for i in indices.tolist() if self._recorder.records(self._first + i, int(self._numbers[i]))]
         if not chosen:
             return
         rows = np.array(chosen)
-        envs = self._first + rows
-        if self._waits:
-            self._intake.wait_until_safe(envs.tolist())
         if self._is_over():
             return
-        begun = Begun(envs, self._numbers[rows], Rows.copy(observation, rows, self._images))
+        begun = Begun(self._first + rows, self._numbers[rows], Rows.copy(observation, rows, self._images))
         if self._intake.put(begun, wait=self._waits):
             self._rows = np.union1d(self._rows, rows)
             self._taken[rows] = 0
