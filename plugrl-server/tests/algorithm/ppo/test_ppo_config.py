@@ -73,7 +73,7 @@ def test_the_value_clip_is_that_of_the_ratio_unless_it_has_its_own():
 def test_pendulum_has_short_sight_and_a_large_step():
     config = PPOPendulumConfig()
     assert (config.global_steps, config.learning_rate, config.anneal_learning_rate) == (102_400, 1e-3, True)
-    assert (config.buffer_size, config.batch_size, config.update_epochs) == (4 * 256, 64, 10)
+    assert (config.buffer_size, config.batch_size, config.update_epochs) == (4 * 256, 64, 20)
     assert (config.gamma, config.gae_lambda, config.value_clip, config.normalize_rewards) == (0.95, 0.95, None, True)
     assert config.ent_coef == 0
 
