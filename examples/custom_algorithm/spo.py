@@ -50,9 +50,8 @@ class SPO(OnPolicyAlgorithm):
         advantage = normalized(frames.advantage) if self.config.normalize_advantages else frames.advantage
         policy_loss = -objective(log_ratio.exp(), advantage, self.config.clip_coef).mean()
         value_loss = (value - frames.returns).square().mean()
-        warmed_up = self.iteration >= self.config.critic_warmup_iterations
         self.optimizer.zero_grad()
-        (policy_loss + value_loss if warmed_up else value_loss).backward()
-        self.optimizer.step(self.config.max_grad_norm)
+        (value_loss if self.critic_warms_up else policy_loss + value_loss).backward()
+        self.step_optimizer()
         kl = (log_ratio.exp() - 1 - log_ratio).mean()
         return torch.stack([policy_loss, value_loss, kl]).detach()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from plugrl_server.common.checkpoint_manager import CheckpointManager
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -66,6 +67,35 @@ def iterate():
 def everything():
     """`everything(algorithm)`: all state of an on-policy algorithm as bytes."""
     return _everything
+
+
+@pytest.fixture
+def warm_up_and_step(bandit, monkeypatch):
+    """`warm_up_and_step(algorithm)`: an iteration of the critic's alone, and the actor's first real step after it.
+
+    Adam's first step is as large as its learning rate, where none was counted before.
+    """
+
+    def check(algorithm):
+        optimizer, moves = algorithm.optimizer, []
+        before = optimizer.weights(0).clone()
+        _iterations(algorithm, bandit)
+        steps = [group["step"] for group in optimizer.state_dict()["groups"]]
+        assert steps[0] == 0 < steps[1]
+        assert torch.equal(optimizer.weights(0), before)
+        original = optimizer.step
+
+        def step(*args):
+            old = optimizer.weights(0).clone()
+            original(*args)
+            moves.append((optimizer.weights(0) - old).abs().max().item())
+
+        monkeypatch.setattr(optimizer, "step", step)
+        _iterations(algorithm, bandit)
+        assert moves[0] == pytest.approx(optimizer.groups[0].learning_rate, rel=1e-2)
+        assert optimizer.state_dict()["groups"][0]["step"] == len(moves)
+
+    return check
 
 
 @pytest.fixture

@@ -161,7 +161,9 @@ SIZES = {"global_steps": 1000, "buffer_size": 72, "update_epochs": 2, "learning_
 
 
 @pytest.mark.parametrize(
-    "changes", [{"batch_size": 25}, {"batch_size": 71, "target_kl": 1e-6}], ids=["ragged", "single"]
+    "changes",
+    [{"batch_size": 25, "critic_warmup_iterations": 1}, {"batch_size": 71, "target_kl": 1e-6}],
+    ids=["ragged", "single"],
 )
 @pytest.mark.parametrize("variant", ["default", "plus-plus"])
 def test_fpo(pair, variant, changes):
@@ -170,7 +172,10 @@ def test_fpo(pair, variant, changes):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"batch_size": 25, "finetuned_steps": 2}, {"batch_size": 71, "finetuned_steps": 1, "target_kl": 1e-6}],
+    [
+        {"batch_size": 25, "finetuned_steps": 2, "critic_warmup_iterations": 1},
+        {"batch_size": 71, "finetuned_steps": 1, "target_kl": 1e-6},
+    ],
     ids=["ragged", "single"],
 )
 def test_dppo(pair, changes):

@@ -95,11 +95,56 @@ def test_restored_state_leaves_options_alone():
     assert (optimizer.groups[0].learning_rate, optimizer.groups[0].eps) == (0.01, 1e-3)
 
 
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+@pytest.mark.parametrize("clip", [None, 0.5])
+def test_a_group_that_does_not_step_neither_moves_nor_counts(weight_decay, clip):
+    """Its gradient does not count in the norm either; its own first step is then as large as any first one."""
+    model = network()
+    first, second = parts(model)
+    optimizer = FlatAdam([Group(first, 0.01, weight_decay=weight_decay), Group(second, 0.1)])
+    before, alone = optimizer.weights(0).clone(), copy.deepcopy(second)
+    reference = FlatAdam([Group(alone, 0.1)])
+    for _ in range(50):
+        optimizer.zero_grad()
+        loss(model).backward()
+        for parameter, other in zip(second, alone, strict=True):
+            other.grad.copy_(parameter.grad)
+        optimizer.step(clip, [1])
+        reference.step(clip)
+    assert torch.equal(optimizer.weights(0), before)
+    assert torch.equal(optimizer.weights(1), reference.weights(0))
+    assert [group["step"] for group in optimizer.state_dict()["groups"]] == [0, 50]
+    optimizer.step()
+    change = (optimizer.weights(0) - before * (1 - 0.01 * weight_decay)).abs().max().item()
+    assert change == pytest.approx(0.01, rel=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_state_of_one_group_goes_into_several_of_the_same_parameters(dtype):
+    whole, apart = network().to(dtype), network().to(dtype)
+    one, two = FlatAdam([Group(list(whole.parameters()), 0.01)]), FlatAdam([Group(p, 0.01) for p in parts(apart)])
+
+    def train(model, optimizer):
+        optimizer.zero_grad()
+        loss(model).backward()
+        optimizer.step()
+
+    for _ in range(3):
+        train(whole, one)
+    apart.load_state_dict(whole.state_dict())
+    two.load_state_dict(copy.deepcopy(one.state_dict()))
+    train(whole, one)
+    train(apart, two)
+    assert torch.equal(torch.cat([two.weights(0), two.weights(1)]), one.weights(0))
+
+
 def test_state_of_other_groups_is_refused():
     first, second = parts(network())
     optimizer = FlatAdam([Group(first, 0.1), Group(second, 0.1)])
     with pytest.raises(ValueError, match="2 parameter groups, the saved one 1"):
-        optimizer.load_state_dict(FlatAdam([Group(list(network().parameters()), 0.1)]).state_dict())
+        optimizer.load_state_dict(FlatAdam([Group(list(second), 0.1)]).state_dict())
+    with pytest.raises(ValueError, match="1 parameter groups, the saved one 2"):
+        FlatAdam([Group(list(network().parameters()), 0.1)]).load_state_dict(optimizer.state_dict())
     with pytest.raises(ValueError, match="20 parameters, the saved one 6"):
         optimizer.load_state_dict(FlatAdam([Group(list(second), 0.1), Group(list(first), 0.1)]).state_dict())
 

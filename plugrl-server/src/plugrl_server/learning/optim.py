@@ -56,14 +56,21 @@ class FlatAdam:
             flat.working_gradient.zero_()
 
     @torch.no_grad()
-    def step(self, max_grad_norm: float | None = None) -> None:
-        """Clip the common norm of all gradients (None: do not), and update the parameters."""
-        for flat in self._flat:
+    def step(self, max_grad_norm: float | None = None, groups: Sequence[int] | None = None) -> None:
+        """Clip the gradients, and update the parameters.
+
+        Args:
+            max_grad_norm: What the common norm of the gradients is clipped to; None: they are not.
+            groups: Indices of the groups that step; the others do not change, and do not count a step. None: all.
+        """
+        stepping = range(len(self.groups)) if groups is None else groups
+        flats = [self._flat[index] for index in stepping]
+        for flat in flats:
             flat.collect()
         if max_grad_norm is not None:
-            self._clip(max_grad_norm)
-        for group, flat in zip(self.groups, self._flat, strict=True):
-            flat.update(group)
+            _clip(flats, max_grad_norm)
+        for index, flat in zip(stepping, flats, strict=True):
+            flat.update(self.groups[index])
             flat.spread()
 
     def weights(self, group: int) -> torch.Tensor:
@@ -83,22 +90,34 @@ class FlatAdam:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned, after the parameters themselves were loaded. Options are not touched.
 
+        The state of one group goes into several that hold the same parameters in the same order.
+
         Raises:
             ValueError: It is the state of other groups; the text says how they differ.
         """
-        if len(state["groups"]) != len(self._flat):
-            raise ValueError(
-                f"the optimizer has {len(self._flat)} parameter groups, the saved one {len(state['groups'])}"
-            )
-        for flat, of_group in zip(self._flat, state["groups"], strict=True):
+        saved = state["groups"]
+        sizes = [flat.master.numel() for flat in self._flat]
+        if len(saved) == 1 and saved[0]["first_moment"].numel() == sum(sizes):
+            saved = _split(saved[0], sizes)
+        if len(saved) != len(self._flat):
+            raise ValueError(f"the optimizer has {len(self._flat)} parameter groups, the saved one {len(saved)}")
+        for flat, of_group in zip(self._flat, saved, strict=True):
             flat.load_state_dict(of_group)
 
-    def _clip(self, max_grad_norm: float) -> None:
-        norms = [flat.gradient.norm() for flat in self._flat]
-        norm = norms[0] if len(norms) == 1 else torch.stack(norms).norm()
-        scale = (max_grad_norm / (norm + 1e-6)).clamp_(max=1.0)
-        for flat in self._flat:
-            flat.gradient.mul_(scale)
+
+def _clip(flats: Sequence["_Flat"], max_grad_norm: float) -> None:
+    norms = [flat.gradient.norm() for flat in flats]
+    norm = norms[0] if len(norms) == 1 else torch.stack(norms).norm()
+    scale = (max_grad_norm / (norm + 1e-6)).clamp_(max=1.0)
+    for flat in flats:
+        flat.gradient.mul_(scale)
+
+
+def _split(state: dict[str, Any], sizes: Sequence[int]) -> list[dict[str, Any]]:
+    """Return the state of one group as that of several, by their numbers of parameters."""
+    tensors = {name: value for name, value in state.items() if isinstance(value, torch.Tensor)}
+    columns = [torch.split(value, list(sizes)) for value in tensors.values()]
+    return [{**state, **dict(zip(tensors, parts, strict=True))} for parts in zip(*columns, strict=True)]
 
 
 class _Flat:

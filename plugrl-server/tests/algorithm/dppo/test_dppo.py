@@ -277,6 +277,10 @@ def test_the_critic_warms_up_alone(make_dppo, bandit, iterate):
     assert not any(map(torch.equal, algorithm.policy.actor_parameters(), actor))
 
 
+def test_the_actor_s_first_step_after_the_warm_up_is_no_larger_than_its_rate(make_dppo, warm_up_and_step):
+    warm_up_and_step(make_dppo(critic_warmup_iterations=1))
+
+
 def test_a_kl_above_the_target_skips_the_remaining_epochs(make_dppo, bandit, iterate):
     algorithm = make_dppo(target_kl=1e-12, update_epochs=7)
     iterate(algorithm, bandit)

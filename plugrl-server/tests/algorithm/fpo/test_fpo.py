@@ -304,6 +304,11 @@ def test_the_critic_can_learn_alone_first(make_fpo, bandit, iterate):
     assert not torch.equal(next(iter(before.actor_parameters())), next(iter(algorithm.policy.actor_parameters())))
 
 
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_actor_s_first_step_after_the_warm_up_is_no_larger_than_its_rate(make_fpo, warm_up_and_step, preset):
+    warm_up_and_step(make_fpo(preset=preset, critic_warmup_iterations=1))
+
+
 def test_an_epoch_above_the_target_kl_is_the_last(make_fpo, bandit, iterate):
     algorithm = make_fpo(target_kl=1e-9, learning_rate=1e-2)
     iterate(algorithm, bandit)

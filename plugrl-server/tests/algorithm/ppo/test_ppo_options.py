@@ -71,6 +71,23 @@ def test_critic_warm_up_leaves_the_actor_alone(make_ppo, bandit, iterate):
     assert not torch.equal(before["actor.0.weight"], algorithm.policy.state_dict()["actor.0.weight"])
 
 
+@pytest.mark.parametrize("changes", [{}, {"critic_learning_rate": 1e-3}, {"max_grad_norm": None}])
+def test_the_actor_s_first_step_after_the_warm_up_is_no_larger_than_its_rate(make_ppo, warm_up_and_step, changes):
+    warm_up_and_step(make_ppo(critic_warmup_iterations=1, anneal_learning_rate=False, **changes))
+
+
+def test_a_checkpoint_of_before_the_critic_had_a_group_for_its_warm_up_loads(make_ppo, bandit, iterate):
+    """One group for actor and critic, as without a warm-up now."""
+    saved = make_ppo()
+    iterate(saved, bandit)
+    resumed = make_ppo(seed=3, critic_warmup_iterations=1)
+    resumed.load_checkpoint(saved.create_checkpoint().copy())
+    groups = resumed.optimizer.state_dict()["groups"]
+    joined = torch.cat([group["first_moment"] for group in groups])
+    assert torch.equal(joined, saved.optimizer.state_dict()["groups"][0]["first_moment"])
+    iterate(resumed, bandit)
+
+
 def test_the_critic_can_have_its_own_learning_rate(make_ppo):
     algorithm = make_ppo(critic_learning_rate=1e-2)
     assert [group.learning_rate for group in algorithm.optimizer.groups] == [3e-4, 1e-2]

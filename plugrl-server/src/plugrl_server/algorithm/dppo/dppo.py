@@ -210,11 +210,10 @@ class DPPO(OnPolicyAlgorithm):
         of_policy = weighed(policy_loss(log_ratio, advantage, eps), of_pairs)
         value = self.policy.value(_select(frames.features, order))
         of_value = weighed(value_loss(value, frames.returns.index_select(0, order)), of_frames)
-        warm = self.iteration >= self.config.critic_warmup_iterations
         self.optimizer.zero_grad()
-        torch.autograd.backward(of_value + of_policy if warm else of_value)
+        torch.autograd.backward(of_value if self.critic_warms_up else of_value + of_policy)
         self.all_reduce_gradients(self.optimizer)
-        self.optimizer.step(self.config.max_grad_norm)
+        self.step_optimizer()
         log_ratio = log_ratio.detach() if of_pairs else log_ratio.detach()[:0]  # without a pair of its own it tells 0
         difference = log_ratio.expm1()
         return Step(

@@ -264,12 +264,12 @@ class FPO(OnPolicyAlgorithm):
         of_policy, flow_loss, log_ratio = self.policy_loss(batch, advantage)
         of_value = value_loss(self.policy.value(batch.features), batch.returns)
         loss = config.vf_coef * of_value
-        if self.iteration >= config.critic_warmup_iterations:
+        if not self.critic_warms_up:
             loss = loss + of_policy
         self.optimizer.zero_grad()
         self.backward(loss, weight)
         self.all_reduce_gradients(self.optimizer)
-        self.optimizer.step(config.max_grad_norm)
+        self.step_optimizer()
         with torch.no_grad():
             ratio = log_ratio.exp()
             clipped = ((ratio - 1).abs() > config.clip_coef).float().mean()

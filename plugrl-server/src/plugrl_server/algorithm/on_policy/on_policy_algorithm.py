@@ -158,6 +158,20 @@ class OnPolicyAlgorithm(BufferedAlgorithm):
         started = self.global_step - len(self.rollout)
         return Iteration(frames, self.iteration, started, self.generator.get_state(), self.extra_state())
 
+    @property
+    def critic_warms_up(self) -> bool:
+        """Whether only the critic learns in this iteration."""
+        return self.iteration < self.config.critic_warmup_iterations
+
+    def step_optimizer(self) -> None:
+        """Take an optimizer step; while the critic warms up, of its group alone.
+
+        The actor's Adam must not count steps without a gradient: the bias correction of its second moment would be
+        gone when the first ones come, and they would move it by several times its learning rate.
+        """
+        last = len(self.optimizer.groups) - 1
+        self.optimizer.step(self.config.max_grad_norm, [last] if self.critic_warms_up else None)
+
     def distributed_modules(self) -> dict[str, Any]:
         """Return the policy and the optimizer, of which every learner has a copy."""
         return {"policy": self.policy, "optimizer": self.optimizer}

@@ -110,21 +110,21 @@ class PPO(OnPolicyAlgorithm):
         super().__init__(config, policy)
 
     def make_optimizer(self) -> FlatAdam:
-        """Return Adam over all parameters in one group; with a `critic_learning_rate`, actor and critic in two."""
+        """Return Adam over all parameters in one group, or, where they differ in rates or steps, the critic's apart."""
         critic = list(self.policy.critic.parameters())
         of_critic = set(map(id, critic))
         actor = [parameter for parameter in self.policy.parameters() if id(parameter) not in of_critic]
-        groups = [actor + critic] if self.config.critic_learning_rate is None else [actor, critic]
         rates = self.learning_rates()
+        groups = [actor + critic] if len(rates) == 1 else [actor, critic]
         return FlatAdam(
             [Group(group, rate, eps=self.config.adam_eps) for group, rate in zip(groups, rates, strict=True)]
         )
 
     def learning_rates(self) -> list[float]:
         """Return the rate of each group, before annealing."""
-        critic = self.config.critic_learning_rate
-        rates = [self.config.learning_rate] if critic is None else [self.config.learning_rate, critic]
-        return [rate * self.rate_scale for rate in rates]
+        rates = super().learning_rates()
+        apart = self.config.critic_learning_rate is not None or self.config.critic_warmup_iterations > 0
+        return [rate * self.rate_scale for rate in (rates if apart else rates[:1])]
 
     # Learning ----------------------------------------------------------------------------------------------------
 
@@ -171,19 +171,19 @@ class PPO(OnPolicyAlgorithm):
         of_value = value_loss(value, batch.value, batch.returns, config.value_clip)
         entropy = entropies.mean()
         self.optimizer.zero_grad()
-        if self.iteration < config.critic_warmup_iterations:  # an encoder that actor and critic share stays as it is
+        if self.critic_warms_up:  # an encoder that actor and critic share stays as it is
             self.backward(config.vf_coef * of_value, weight, inputs=list(self.policy.critic.parameters()))
         else:
             self.backward(of_policy - config.ent_coef * entropy + config.vf_coef * of_value, weight)
         self.all_reduce_gradients(self.optimizer)
-        self.optimizer.step(config.max_grad_norm)
+        self.step_optimizer()
         return Step(log_ratio.detach(), of_policy.detach(), of_value.detach(), entropy.detach(), weight)
 
     def _adapt(self, approx_kl: float) -> None:
         """Scale the learning rates by what the epoch's KL estimate says; the actor's keeps to its bounds."""
         rate = self.config.learning_rate * self.rate_scale
         adapted = adapted_rate(rate, approx_kl, self.config)
-        if adapted != rate and self.iteration >= self.config.critic_warmup_iterations:
+        if adapted != rate and not self.critic_warms_up:
             self.rate_scale = adapted / self.config.learning_rate
             self._anneal()
 
