@@ -16,6 +16,7 @@ from plugrl_server.common.config_error import ConfigError
 def test_the_defaults_can_learn():
     OnPolicyConfig().check()
     OnPolicyConfig(global_steps=None).check()
+    OnPolicyConfig(global_steps=10_000, critic_warmup_iterations=3).check()
 
 
 @pytest.mark.parametrize(
@@ -32,7 +33,8 @@ def test_the_defaults_can_learn():
         ({"gamma": 1.5}, r"--algo\.gamma 1\.5: must lie between 0 and 1"),
         ({"gae_lambda": -0.1}, r"--algo\.gae-lambda -0\.1: must lie between 0 and 1"),
         ({"critic_warmup_iterations": -1}, r"--algo\.critic-warmup-iterations -1: must be at least 0"),
-        ({"critic_warmup_iterations": 5, "global_steps": 10_000}, r"the run has 5 iterations .* would never learn"),
+        ({"critic_warmup_iterations": 4, "global_steps": 10_000}, r"the run has 4 iterations .* would never learn"),
+        ({"critic_warmup_iterations": 1, "global_steps": 3000}, r"the run has 1 iterations .* would never learn"),
         ({"global_steps": None, "anneal_learning_rate": True}, r"--algo\.anneal-learning-rate needs a run length"),
         ({"global_steps": 0}, r"--algo\.global-steps 0: must be at least 1"),
     ],

@@ -54,7 +54,7 @@ def test_rule_10_presets_are_variants():
             {"desired_kl": 0.01, "anneal_learning_rate": False, "learning_rate": 0.1},
             r"--algo\.learning-rate 0\.1: must lie between .*min-learning-rate 1e-05 and .*max-learning-rate 0\.01",
         ),
-        ({"critic_warmup_iterations": 74}, r"warmup-iterations 74: the run has 74 iterations"),
+        ({"critic_warmup_iterations": 73}, r"warmup-iterations 73: the run has 73 iterations"),
         ({"global_steps": None}, r"--algo\.anneal-learning-rate needs a run length"),
         ({"global_steps": 0}, r"--algo\.global-steps 0: must be at least 1"),
     ],
