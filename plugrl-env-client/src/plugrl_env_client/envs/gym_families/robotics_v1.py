@@ -19,9 +19,10 @@ class RoboticsConfig(GymFlags):
     Where an env has goals, the states are `observation`, `achieved_goal` and `desired_goal`.
     """
 
-    name: str = "FetchReach-v4"
-    """An id: FetchReach-v4, FetchPush-v4, FetchPickAndPlace-v4, HandReach-v3, PointMaze_UMaze-v3, AdroitHandDoor-v1,
-    ... Those with Dense in their name reward every step, the others the goal only."""
+    name: str = "PointMaze_UMaze-v3"
+    """An id: PointMaze_UMaze-v3, AntMaze_UMaze-v5, AdroitHandDoor-v1, FetchReach-v4, FetchPush-v4, HandReach-v3, ...
+    Those with Dense in their name reward every step, the others the goal only. Fetch, the Shadow hand and the kitchen
+    need mujoco below 3.12."""
 
 
 @register_env(UID)
