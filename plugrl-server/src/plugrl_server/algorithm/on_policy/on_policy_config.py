@@ -73,7 +73,7 @@ class OnPolicyConfig(BaseAlgoConfig):
             f"--algo.buffer-size {self.buffer_size} is larger than --algo.global-steps {self.global_steps}: "
             f"the run would end before its first learn step.",
         )
-        iterations = self.global_steps // self.buffer_size  # what a part of a buffer holds at the end is not learned from
+        iterations = self.global_steps // self.buffer_size  # a part of a buffer at the end is not learned from
         require(
             self.critic_warmup_iterations < iterations,
             f"--algo.critic-warmup-iterations {self.critic_warmup_iterations}: the run has {iterations} iterations "
