@@ -129,9 +129,16 @@ def test_robots_may_share_processes_but_not_groups():
 
 @pytest.mark.parametrize("word", ["none", "None", "NONE"])
 def test_none_is_read_wherever_a_flag_may_be_none(word):
-    flags = (
-        "num-episodes num-steps hang-timeout action-timeout viewer runner.fps runner.on-stale env.action-dim".split()
-    )
+    flags = [
+        "num-episodes",
+        "num-steps",
+        "hang-timeout",
+        "action-timeout",
+        "viewer",
+        "runner.fps",
+        "runner.on-stale",
+        "env.action-dim",
+    ]
     with reading_none():
         read = tyro.cli(options_type(DummyConfig), args=[part for flag in flags for part in (f"--{flag}", word)])
     values = (read.num_episodes, read.num_steps, read.hang_timeout, read.action_timeout, read.viewer)

@@ -108,13 +108,13 @@ def test_an_earlier_run_is_kept_resumed_or_replaced(run, folder):
     path = runs(folder) / "a"
 
     code, out, err = run(*steps)
-    assert (code, "already holds a run; --resume continues it, --overwrite replaces it" in err) == (1, True)
+    assert (code, "already holds a run; --resume continues it, --overwrite replaces it" in err) == (2, True)
     code, _, err = run(*steps, "--resume")
     assert (code, "nothing left to do" in err, "raise --algo.global-steps" in err) == (1, True, True)
     code, _, err = run("--exp-name", "b", "--resume")
-    assert (code, err) == (1, f"error: no run to resume at {path.relative_to(folder).parent}/b; runs there: a\n")
+    assert (code, err) == (2, f"error: no run to resume at {path.relative_to(folder).parent}/b; runs there: a\n")
     code, _, err = run("--exp-name", "a", "--resume", "--seed", "12345", "--algo.global-steps", "150")
-    assert (code, "--seed 12345 contradicts the run's seed" in err) == (1, True)
+    assert (code, "--seed 12345 contradicts the run's seed" in err) == (2, True)
 
     with (path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 140, "time": 0}\n{"torn')
@@ -146,12 +146,19 @@ def test_flags_that_cannot_go_with_the_checkpoint_are_named(capsys, folder):
     )
     capsys.readouterr()
     with pytest.raises(SystemExit) as end:
+        main([*words, "--resume", "--policy.obs-dim", "5"])
+    _, err = capsys.readouterr()
+    assert end.value.code == 2
+    assert "changed flags: --policy.obs-dim 5 (was 3)" in err
+    with pytest.raises(SystemExit) as end:
         main([*words, "--resume", "--policy.hidden-sizes", "5", "--algo.global-steps", "128"])
     out, err = capsys.readouterr()
-    assert end.value.code == 1
+    assert end.value.code == 2
     assert "changed since the run was saved: --policy.hidden-sizes 5 (was 4), --algo.global-steps 128 (was 64)" in out
-    assert err.startswith("error: checkpoint 64 does not fit: ")
-    assert err.endswith("changed flags: --policy.hidden-sizes 5 (was 4), --algo.global-steps 128 (was 64)\n")
+    assert err == (
+        "error: Checkpoint 64 does not fit this configuration: size mismatch for actor.0.weight: [4, 3] in the "
+        "checkpoint, [5, 3] here\nchanged flags: --policy.hidden-sizes 5 (was 4), --algo.global-steps 128 (was 64)\n"
+    )
     rows = list(read_rows(folder / "checkpoints/ppo/gaussian-policy/a/metrics.jsonl"))
     assert [row["step"] for row in rows] == [64]
     assert "losses/policy_loss" in rows[0]

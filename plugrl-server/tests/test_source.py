@@ -135,7 +135,11 @@ def test_a_checkpoint_that_does_not_fit_is_an_error_with_its_reason(make, gaussi
     """Lesson 22."""
     checkpoint = gaussian.build(BOX, SEEN).algorithm.create_checkpoint()
     other = make(GaussianPolicyConfig(hidden_sizes=(5,)), PPOConfig())
-    with pytest.raises(ResumeError, match="checkpoint 0 does not fit: "):
+    with pytest.raises(
+        ResumeError,
+        match=r"^Checkpoint 0 does not fit this configuration: size mismatch for actor\.0\.weight: "
+        r"\[4, 3\] in the checkpoint, \[5, 3\] here$",
+    ):
         other.build_from(checkpoint, BOX, SEEN)
     with pytest.raises(ResumeError, match="needs a Box action space"):
         gaussian.build_from(Checkpoint(step=0), CHOICE, SEEN)

@@ -252,7 +252,7 @@ def options_type(env_config: type[BaseEnvConfig]) -> type[ClientOptions]:
 
 
 def reading_none() -> ConstructorRegistry:
-    """Rules (a context for `tyro.cli`) by which `none`, in any case, is None wherever a flag may be: tyro knows `None`."""
+    """Rules (a context for `tyro.cli`) by which `none`, in any case, is None wherever a flag may be."""
     registry = ConstructorRegistry()
 
     @registry.primitive_rule

@@ -64,12 +64,9 @@ def _main(command: Command, again: Sequence[str]) -> int:
             show_choices(words.names, Console())
             return 0 if words.wants_help else USAGE
         return _run(words, command, again)
-    except (UsageError, ConfigError, RecordError) as error:
+    except (UsageError, ConfigError, RecordError, FolderError) as error:
         sys.stderr.write(f"error: {error}\n")
         return USAGE
-    except FolderError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 1
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         return INTERRUPTED

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from plugrl_protocol.spaces import ActionSpace
 
-from plugrl_server.common.checkpoint_manager import CheckpointManager
+from plugrl_server.common.checkpoint_manager import CheckpointManager, misfit
 from plugrl_server.policy.action_spaces import to_env_actions
 from plugrl_server.policy.base_policy import BasePolicy
 from plugrl_server.policy.registration import list_policies, make_policy
@@ -106,7 +106,9 @@ def load_policy(
         try:
             policy.load_state_dict(checkpoint.model)  # type: ignore[attr-defined]
         except RuntimeError as error:
-            raise LoadingError(f"Checkpoint {checkpoint.step} of {folder} does not fit its policy: {error}") from error
+            raise LoadingError(
+                f"Checkpoint {checkpoint.step} of {folder} does not fit its policy: {misfit(error)}"
+            ) from error
     policy.deterministic = deterministic
     space = None if record.declaration is None else record.declaration.action
     return LoadedPolicy(policy, space, checkpoint.step)

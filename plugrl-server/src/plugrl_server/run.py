@@ -28,7 +28,7 @@ from plugrl_server.record.logs import logging_to
 from plugrl_server.record.results import Results
 from plugrl_server.record.run_record import RunRecord, versions
 from plugrl_server.record.summary import Closing, configuration, resume_command
-from plugrl_server.run_config import RunConfig
+from plugrl_server.run_config import RunConfig, UsageError
 from plugrl_server.selecting import Command
 from plugrl_server.serving.interface import RunResult, ServingOptions
 from plugrl_server.serving.server import TrainingServer
@@ -151,7 +151,7 @@ class Run:
         Raises:
             KeyError: A class is not registered; the notes name the missing import.
             ConfigError: The selection cannot work.
-            ResumeError: The checkpoint does not fit.
+            ResumeError: The checkpoint does not fit; UsageError where flags were changed.
             CheckpointError: The checkpoint is damaged.
             StartError: There is nothing left to do.
         """
@@ -172,7 +172,8 @@ class Run:
         try:
             self._source.build_from(checkpoint, record.declaration, record.observation)
         except ResumeError as error:
-            raise ResumeError(f"{error}\nchanged flags: {', '.join(changed) or 'none'}") from error
+            changed_flags = f"changed flags: {', '.join(changed) or 'none'}"
+            raise (UsageError if changed else ResumeError)(f"{error}\n{changed_flags}") from error
         trainer = self._source.trainer
         if trainer is None or trainer.should_stop():
             raise StartError(
@@ -377,7 +378,7 @@ def _seed(config: RunConfig, record: RunRecord | None) -> int:
     if record is None:
         return config.seed if config.seed is not None else random.SystemRandom().randrange(2**31)
     if config.seed not in (None, record.seed):
-        raise StartError(
+        raise UsageError(
             f"--seed {config.seed} contradicts the run's seed {record.seed}: a resumed run goes on with its saved "
             f"random state; leave --seed out"
         )

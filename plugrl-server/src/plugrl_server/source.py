@@ -13,7 +13,7 @@ from plugrl_protocol.spaces import Declaration
 from plugrl_server import assembly
 from plugrl_server.algorithm.registration import ALGORITHMS
 from plugrl_server.assembly import CannotServe, Selection
-from plugrl_server.common.checkpoint_manager import Checkpoint
+from plugrl_server.common.checkpoint_manager import Checkpoint, CheckpointError, loading, misfit
 from plugrl_server.common.torch_threads import use_threads
 from plugrl_server.learners.team import Team
 from plugrl_server.policy.registration import POLICIES
@@ -158,12 +158,14 @@ class Source:
         drift = None
         if checkpoint is not None:
             try:
-                algorithm.load_checkpoint(checkpoint)
+                with loading(checkpoint):
+                    algorithm.load_checkpoint(checkpoint)
                 drift = drifted_counters(algorithm, checkpoint)
-            except Exception as error:  # an algorithm's own code, built-in or not, meets a state it does not know
-                reason = " ".join(str(error).split())
+            except CheckpointError as error:
+                raise ResumeError(str(error)) from error
+            except Exception as error:  # an algorithm's own code meets a state it does not know
                 raise ResumeError(
-                    f"checkpoint {checkpoint.step} does not fit: {type(error).__name__}: {reason:.200}"
+                    f"Checkpoint {checkpoint.step} does not fit: {type(error).__name__}: {misfit(error)}"
                 ) from error
         if self._team is not None:
             self._team.build(selection, self._seed, algorithm)

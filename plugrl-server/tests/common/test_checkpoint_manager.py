@@ -11,7 +11,13 @@ import sys
 import numpy as np
 import pytest
 import torch
-from plugrl_server.common.checkpoint_manager import Checkpoint, CheckpointError, CheckpointManager
+from plugrl_server.common.checkpoint_manager import (
+    Checkpoint,
+    CheckpointError,
+    CheckpointManager,
+    loading,
+    misfit,
+)
 
 
 def checkpoint(step, value=0.0):
@@ -249,3 +255,20 @@ def test_kill_9_leaves_a_loadable_checkpoint(tmp_path):
     loaded = CheckpointManager(tmp_path).load()
     assert loaded.step >= 4
     assert torch.equal(loaded.model["w"], torch.full((20_000,), float(loaded.step)))
+
+
+def test_of_networks_that_do_not_fit_the_first_parameter_is_named_with_both_shapes():
+    made = [torch.nn.Sequential(torch.nn.Linear(3, width), torch.nn.Linear(width, 1)) for width in (4, 5)]
+    with pytest.raises(CheckpointError) as refused, loading(Checkpoint(step=7)):
+        made[1].load_state_dict(made[0].state_dict())
+    assert str(refused.value) == (
+        "Checkpoint 7 does not fit this configuration: size mismatch for 0.weight: "
+        "[4, 3] in the checkpoint, [5, 3] here"
+    )
+
+
+def test_a_long_reason_is_cut_between_words_and_a_short_one_is_whole():
+    assert misfit(ValueError("of\n  another size")) == "of another size"
+    cut = misfit(RuntimeError("Missing key(s): " + ", ".join(f"layer.{i}" for i in range(100))))
+    assert len(cut) <= 300
+    assert cut.endswith(", ...")

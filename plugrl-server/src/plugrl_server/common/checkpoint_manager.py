@@ -18,6 +18,7 @@ import json
 import os
 import re
 import shutil
+import textwrap
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +32,7 @@ MANIFEST = "manifest.json"
 
 _ASIDE = ".replaced-"
 _LEFTOVER = (".tmp-", ".pruned-")
+_SIZES = re.compile(r"(size mismatch for \S+): .*?torch\.Size\((.*?)\).*?torch\.Size\((.*?)\)")
 
 
 class CheckpointError(Exception):
@@ -58,6 +60,15 @@ class Checkpoint:
         return copy.deepcopy(self)
 
 
+def misfit(error: Exception) -> str:
+    """Say in one line what does not fit: of networks, whose `load_state_dict` names every parameter, the first one."""
+    text = " ".join(str(error).split())
+    if (found := _SIZES.search(text)) is None:
+        return textwrap.shorten(text, 300, placeholder=" ...")
+    what, saved, here = found.groups()
+    return f"{what}: {saved} in the checkpoint, {here} here"
+
+
 @contextlib.contextmanager
 def loading(checkpoint: Checkpoint) -> Iterator[None]:
     """Around the taking over of a checkpoint's parts: says what does not fit here.
@@ -71,7 +82,9 @@ def loading(checkpoint: Checkpoint) -> Iterator[None]:
         text = f"Checkpoint {checkpoint.step} has no {error}: another algorithm, or another version of it, saved it."
         raise CheckpointError(text) from error
     except (RuntimeError, ValueError) as error:
-        raise CheckpointError(f"Checkpoint {checkpoint.step} does not fit this configuration: {error}") from error
+        raise CheckpointError(
+            f"Checkpoint {checkpoint.step} does not fit this configuration: {misfit(error)}"
+        ) from error
 
 
 class CheckpointManager:

@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from plugrl_server.common.checkpoint_manager import MANIFEST, CheckpointError, CheckpointManager
+from plugrl_server.common.checkpoint_manager import MANIFEST, CheckpointError, CheckpointManager, misfit
 from plugrl_server.common.config_error import ConfigError
 from plugrl_server.record.config_changes import changes
 from plugrl_server.record.config_json import RecordError
@@ -56,11 +56,10 @@ class TrainedPolicy:
             policy.load_state_dict(model)
         except (RuntimeError, KeyError, TypeError, ValueError) as error:
             differing = ", ".join(changes(recorded, policy.config, "policy")) or "no flag"
-            reason = " ".join(str(error).split())
             raise ConfigError(
                 f"{FLAG}: checkpoint {self.step} of {self.run} ({recorded.uid} {recorded.variant}, "
                 f"{recorded.class_name}) does not fit this {type(policy).__name__}.\n"
-                f"differs from what it was trained with: {differing}\n{reason:.300}"
+                f"differs from what it was trained with: {differing}\n{misfit(error)}"
             ) from error
 
 
