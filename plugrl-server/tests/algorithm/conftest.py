@@ -3,6 +3,7 @@
 A package says by `make_bandit` which bandit its algorithm plays; the bandit itself must be importable by name.
 """
 
+import copy
 import sys
 from pathlib import Path
 
@@ -132,6 +133,58 @@ def go_on_and_resume(bandit, make_bandit, tmp_path):
         return algorithm, resumed
 
     return compare
+
+
+def _act(algorithm, bandit, method, rounds, monkeypatch):
+    """Play rounds (None: until the buffer is full); returns of each what `policy.method` took and gave in it."""
+    original, messages = getattr(algorithm.policy, method), []
+
+    def record(*args):
+        output = original(*args)
+        messages[-1].append(copy.deepcopy((args, output)))  # some are changed in place afterwards
+        return output
+
+    with monkeypatch.context() as patch:
+        patch.setattr(algorithm.policy, method, record)
+        while not algorithm.should_learn() and len(messages) != rounds:
+            messages.append([])
+            algorithm.feedback_rows(bandit.rows(algorithm))
+    return messages
+
+
+@pytest.fixture
+def compare_acting_with_learning(bandit, monkeypatch):
+    """`compare_acting_with_learning(make, method, compare, loaded, **changes)`: in the third iteration, for rule 4.
+
+    `compare(algorithm, features, frames, rows, calls)` is called for each message when learning begins: with its
+    features and its rows among the frames, and with (arguments, result) of each call of `policy.method` that acting
+    made then. Where it is `loaded`, a checkpoint is taken in the middle of the iteration, and another process goes on.
+    """
+
+    def run(make, method, compare, loaded, **changes):
+        algorithm = make(**changes)
+        _iterations(algorithm, bandit, 2)
+        messages = _act(algorithm, bandit, method, 3, monkeypatch)
+        if loaded:
+            checkpoint = algorithm.create_checkpoint().copy()
+            algorithm = make(seed=9, **changes)
+            algorithm.load_checkpoint(checkpoint)
+        messages += _act(algorithm, bandit, method, None, monkeypatch)
+        original, learned = algorithm.update, []
+
+        def update(frames):
+            with torch.no_grad():
+                for start, calls in enumerate(messages):
+                    rows = slice(start * bandit.n, (start + 1) * bandit.n)
+                    compare(algorithm, frames.features[rows], frames, rows, calls)
+            learned.append(len(frames.value))
+            return original(frames)
+
+        monkeypatch.setattr(algorithm, "update", update)
+        _iterations(algorithm, bandit)
+        assert learned == [len(messages) * bandit.n] == [128]
+
+    return run
 
 
 @pytest.fixture

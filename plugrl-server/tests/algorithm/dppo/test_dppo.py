@@ -196,6 +196,27 @@ def test_rule_4_the_ratio_is_1_before_the_first_step(make_dppo, bandit, collect,
         assert abs(ratio - 1).max() < 1e-6
 
 
+def the_same_probabilities(algorithm, features, frames, rows, calls):
+    """The ratio of the probability that learning begins with to that of acting, of each step that learns."""
+    steps, chain, executed = algorithm.finetuned_steps, frames.sample["chain"][rows], frames.sample["executed"][rows]
+    pairs = torch.arange(len(frames.value) * steps).view(-1, steps)[rows]
+    for k, ((condition, x, _), (mean, std)) in enumerate(calls[-steps:]):
+        torch.testing.assert_close(condition, features, atol=1e-6, rtol=0)
+        torch.testing.assert_close(chain[:, k], x)
+        acted = step_log_prob(chain[:, k + 1], mean, std.clamp(min=algorithm.config.min_logprob_std), executed)
+        ratio = (algorithm._log_prob(frames, pairs[:, k]) - acted).exp()
+        torch.testing.assert_close(ratio, torch.ones_like(ratio), atol=2e-6, rtol=0)
+
+
+@pytest.mark.parametrize("finetuned_steps", [1, 5])
+@pytest.mark.parametrize("loaded", [False, True])
+def test_rule_4_learning_sees_what_the_policy_saw_and_computed_when_it_acted(
+    make_dppo, compare_acting_with_learning, finetuned_steps, loaded
+):
+    compare = (the_same_probabilities, loaded)
+    compare_acting_with_learning(make_dppo, "denoise_step", *compare, finetuned_steps=finetuned_steps)
+
+
 def test_old_probabilities_are_those_of_the_steps_that_were_sampled(make_dppo, bandit, collect):
     """(x_{k+1} - mean) / std is the noise that was drawn: clipped standard normal numbers."""
     algorithm = make_dppo(buffer_size=512, policy={"min_sampling_std": 0.1})

@@ -21,6 +21,7 @@ from plugrl_server.algorithm.fpo.fpo import (
 )
 from plugrl_server.algorithm.fpo.fpo_config import FPOConfig, FPOPlusPlusConfig
 from plugrl_server.common.config_error import ConfigError
+from plugrl_server.policy.denoising.denoising_policy import DenoisingPolicy
 from plugrl_server.policy.dummy.dummy_policy import DummyPolicy
 from plugrl_server.policy.dummy.dummy_policy_config import DummyPolicyConfig
 
@@ -247,6 +248,23 @@ def test_rule_4_the_ratio_is_1_before_the_first_step_of_every_iteration_and_afte
     collect(resumed, bandit)
     found = ratios(resumed)
     torch.testing.assert_close(found, torch.ones_like(found), atol=1e-6, rtol=0)
+
+
+def the_same_flow(algorithm, features, frames, rows, calls):
+    """The states of the flow, which NumPy went through when it acted, by the velocities that learning begins with."""
+    (((seen, x, noise, steps), states),) = calls
+    torch.testing.assert_close(seen, features, atol=1e-6, rtol=0)
+    again = DenoisingPolicy.forward(algorithm.policy, features, x, noise, steps)
+    torch.testing.assert_close(again, states, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(frames.sample["chunk"][rows], states[-1])
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("loaded", [False, True])
+def test_rule_4_learning_sees_what_the_policy_saw_and_computed_when_it_acted(
+    make_fpo, compare_acting_with_learning, preset, loaded
+):
+    compare_acting_with_learning(make_fpo, "forward", the_same_flow, loaded, preset=preset, ema_start=5)
 
 
 def test_rule_4_draws_are_made_once_an_iteration_and_their_losses_by_the_weights_that_acted(

@@ -14,6 +14,7 @@ from plugrl_server.algorithm.on_policy.on_policy_algorithm import normalized
 from plugrl_server.algorithm.ppo.ppo import PPO, adapted_rate, approximate_kl, policy_loss, value_loss
 from plugrl_server.algorithm.ppo.ppo_config import PPOConfig
 from plugrl_server.common.config_error import ConfigError
+from plugrl_server.learning.rng import seed_everything
 from plugrl_server.policy.categorical.categorical_policy import CategoricalPolicy
 from plugrl_server.policy.categorical.categorical_policy_config import CategoricalPolicyConfig
 from plugrl_server.policy.dummy.dummy_policy import DummyPolicy
@@ -167,31 +168,60 @@ def ratios(algorithm):
         )
 
 
+@pytest.mark.parametrize("discrete", [False, True])
 def test_rule_4_the_ratio_is_1_before_the_first_step_of_every_iteration_and_after_a_load(
-    make_ppo, bandit, collect, iterate
+    make_ppo, bandit, collect, iterate, discrete
 ):
-    algorithm = make_ppo()
+    make = choosing if discrete else make_ppo
+    algorithm = make()
     for _ in range(3):
         collect(algorithm, bandit)
         torch.testing.assert_close(ratios(copy.deepcopy(algorithm)), torch.ones(128), atol=1e-6, rtol=0)
         iterate(algorithm, bandit)
     assert algorithm.policy.normalizer.count == 3 * 128
-    resumed = make_ppo(seed=9)
+    resumed = make(seed=9)
     resumed.load_checkpoint(algorithm.create_checkpoint().copy())
     collect(resumed, bandit)
     torch.testing.assert_close(ratios(resumed), torch.ones(128), atol=1e-6, rtol=0)
 
 
-def test_rule_4_the_policy_that_learns_is_the_one_that_acted(make_ppo, bandit, collect, iterate):
-    """The normaliser has not moved between acting and learning: the means are the same numbers."""
-    algorithm = make_ppo()
-    iterate(algorithm, bandit)
-    obs = bandit.observation()
-    acted = algorithm.policy.actor_outputs(obs)
-    collect(algorithm, bandit)
-    with torch.no_grad():
-        learned = algorithm.policy.actor(samples_of(algorithm).features[:16]).numpy()
-    np.testing.assert_allclose(acted, learned, atol=1e-6)
+def choosing(seed=0, **changes):
+    """PPO on a categorical policy of parts with 2 and 4 choices."""
+    seed_everything(seed)
+    space = MultiDiscreteSpace(np.array([2, 4]))
+    policy = CategoricalPolicy(CategoricalPolicyConfig(obs_dim=1, action_space=space, device="cpu"))
+    return PPO(PPOConfig(buffer_size=128, batch_size=32, learning_rate=1e-2, **changes), policy)
+
+
+def gaussian_log_prob(policy, outputs, sample):
+    std = policy.log_std.detach().double().exp().numpy()
+    return (-0.5 * ((sample - outputs) / std) ** 2 - np.log(std) - 0.5 * np.log(2 * np.pi)).sum(1)
+
+
+def categorical_log_prob(_, outputs, sample):
+    parts = [outputs[:, :2], outputs[:, 2:]]
+    return sum(
+        part[range(len(part)), chosen] - np.log(np.exp(part).sum(1))
+        for part, chosen in zip(parts, sample.T, strict=True)
+    )
+
+
+@pytest.mark.parametrize("discrete", [False, True])
+@pytest.mark.parametrize("loaded", [False, True])
+def test_rule_4_learning_sees_what_the_policy_saw_and_computed_when_it_acted(
+    make_ppo, compare_acting_with_learning, discrete, loaded
+):
+    """The ratio of the probability that learning begins with to that of acting, by the actor's outputs then."""
+    make, log_prob = (choosing, categorical_log_prob) if discrete else (make_ppo, gaussian_log_prob)
+
+    def the_same(algorithm, features, frames, rows, calls):
+        (_, outputs), policy = calls[0], algorithm.policy
+        np.testing.assert_allclose(policy.outputs_and_value(features)[0], outputs, atol=1e-6)
+        acted = log_prob(policy, outputs.astype(float), frames.sample[rows].numpy())
+        ratio = np.exp(algorithm.samples(frames).log_prob[rows].numpy() - acted)
+        np.testing.assert_allclose(ratio, 1, atol=2e-6)
+
+    compare_acting_with_learning(make, "actor_outputs", the_same, loaded)
 
 
 def test_it_learns_a_bandit_and_holds_it(make_ppo, bandit, iterate):
@@ -207,11 +237,7 @@ def test_it_learns_a_bandit_and_holds_it(make_ppo, bandit, iterate):
 
 def test_it_learns_a_bandit_of_choices(make_bandit):
     """MultiDiscrete with unequal parts: the best choices are 1 and 3."""
-    torch.manual_seed(0)
-    space = MultiDiscreteSpace(np.array([2, 4]))
-    policy = CategoricalPolicy(CategoricalPolicyConfig(obs_dim=1, action_space=space, device="cpu"))
-    config = PPOConfig(buffer_size=128, batch_size=32, learning_rate=1e-2, anneal_learning_rate=False)
-    algorithm = PPO(config, policy)
+    algorithm = choosing(anneal_learning_rate=False)
     rows = make_bandit(16)
     for _ in range(12):
         while not algorithm.should_learn():
