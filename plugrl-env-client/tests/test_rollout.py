@@ -563,6 +563,9 @@ class Broken(DummyEnv):
             EnvError,
             "returned 1 observations",
         ),
+        (Broken(infos={"k": [1, 1]}), EnvError, r"dummy-v1 returned infos\['k'\], a list: expected an array of 2 rows"),
+        (Broken(infos={"k": np.zeros(3)}), EnvError, r"infos\['k'\], a ndarray: expected an array of 2 rows"),
+        (Broken(infos={"k": np.zeros(())}), EnvError, r"infos\['k'\]"),
     ],
 )
 def test_an_env_that_fails_closes_its_connection(fake_server, actions, env, error, says):

@@ -391,4 +391,8 @@ class Rollout:
                 raise EnvError(f"{self._env.env_id} returned {name} of shape {shape}, expected ({self._env.num_envs},)")
         if len(step.observation) != self._env.num_envs:
             raise EnvError(f"{self._env.env_id} returned {len(step.observation)} observations")
+        for key, value in step.infos.items():
+            if not isinstance(value, np.ndarray) or value.shape[:1] != (self._env.num_envs,):
+                what = f"infos[{key!r}], a {type(value).__name__}: expected an array of {self._env.num_envs} rows"
+                raise EnvError(f"{self._env.env_id} returned {what}")
         self._checked = True

@@ -107,6 +107,12 @@ class TellsOneForAll(Walk):
         return told._replace(infos={**told.infos, "map": np.zeros(7)})
 
 
+class TellsInfosAsAList(Walk):
+    def step(self, actions):
+        told = super().step(actions)
+        return told._replace(infos={**told.infos, "k": [1] * self.num_envs})
+
+
 class TellsSuccessInNumbers(Walk):
     def step(self, actions):
         told = super().step(actions)
@@ -281,6 +287,7 @@ BROKEN = {
     RewardsAsAList: "rewards_and_flags_are_arrays_of_n",
     CountsRewards: "rewards_and_flags_are_arrays_of_n",
     TellsOneForAll: "infos_can_be_sent",
+    TellsInfosAsAList: "infos_can_be_sent",
     TellsSuccessInNumbers: "infos_can_be_sent",
     NamesItsEntryEpisode: "infos_can_be_sent",
     ForgetsTheNoise: "the_same_seed_gives_the_same_rollout",

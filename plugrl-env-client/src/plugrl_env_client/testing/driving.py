@@ -16,7 +16,7 @@ _FAR = 1.0  # stands for a bound that is infinite
 
 @dataclasses.dataclass
 class Moment:
-    """One step of a drive, copied.
+    """One step of a drive, copied; infos that are no arrays stay what they are.
 
     Attributes:
         step: What the env returned.
@@ -66,7 +66,7 @@ class Drive:
             np.array(told.rewards),
             np.array(told.terminated),
             np.array(told.truncated),
-            {name: np.array(value) for name, value in told.infos.items()},
+            {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in told.infos.items()},
         )
         ended = np.flatnonzero(step.terminated | step.truncated)
         self._resetting = ended if self.env.resets_in_step else self._resetting

@@ -126,6 +126,8 @@ class EnvContract:
             drive.until_ended(self.steps)
             for moment in drive.moments:
                 for name, value in moment.step.infos.items():
+                    kind = type(value).__name__
+                    expect(isinstance(value, np.ndarray), f"infos[{name!r}] is a {kind}, expected an array.")
                     expect(
                         value.ndim > 0 and len(value) == self.num_envs,
                         f"infos[{name!r}] has shape {list(value.shape)}, expected {self.num_envs} rows.",
