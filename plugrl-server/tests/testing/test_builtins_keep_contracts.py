@@ -1,5 +1,6 @@
 """Built-in algorithms and policies keep the contracts: here, or in the tests of their own that `KEPT` names."""
 
+import runpy
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,6 +16,7 @@ from plugrl_server.algorithm.fpo.fpo import FPO
 from plugrl_server.algorithm.fpo.fpo_config import FPOConfig, FPOPlusPlusConfig
 from plugrl_server.algorithm.ppo.ppo import PPO
 from plugrl_server.algorithm.ppo.ppo_config import PPOConfig
+from plugrl_server.algorithm.registration import ALGORITHMS
 from plugrl_server.algorithm.sac.sac import SAC
 from plugrl_server.algorithm.sac.sac_config import SACConfig
 from plugrl_server.policy.builtins import BUILTIN_POLICIES
@@ -28,24 +30,11 @@ from plugrl_server.policy.fpo.fpo_policy import FPOPolicy
 from plugrl_server.policy.fpo.fpo_policy_config import FPOPolicyConfig
 from plugrl_server.policy.gaussian.gaussian_policy import GaussianPolicy
 from plugrl_server.policy.gaussian.gaussian_policy_config import GaussianPolicyConfig
+from plugrl_server.policy.registration import POLICIES
 from plugrl_server.policy.sac.sac_policy import SACPolicy
 from plugrl_server.policy.sac.sac_policy_config import SACPolicyConfig
 from plugrl_server.testing import AlgorithmContract, PolicyContract
 
-TESTS = Path(__file__).parents[1]
-HERE = "testing/test_builtins_keep_contracts.py"
-KEPT = {
-    **dict.fromkeys(("ppo", "fpo", "eval", "dummy"), HERE),
-    "sac": "algorithm/sac/test_sac_contract.py",
-    "dppo": "algorithm/dppo/test_dppo_state.py",
-    **dict.fromkeys(
-        ("gaussian-policy", "categorical-policy", "dppo-gaussian-policy", "dummy-policy", "fpo-policy"), HERE
-    ),
-    "sac-policy": "algorithm/sac/test_sac_contract.py",
-    "dppo-policy": "algorithm/dppo/test_dppo_state.py",
-}
-# These need another server, or an extra.
-NEED_MORE = {"openpi-policy", "lerobot-policy", "lerobot-diffusion-policy", "lerobot-flow-policy"}
 SMALL = PPOConfig(buffer_size=16, batch_size=8, update_epochs=1, save_interval=2, global_steps=10_000)
 
 
@@ -169,11 +158,45 @@ class TestDummyPolicyOnDiscrete(TestDummyPolicy):
     action_space = DiscreteSpace(4)
 
 
+def kept_by(path, name="TestContract"):
+    """The test class of another file, which pytest collects there."""
+    return runpy.run_path(str(TESTS / path))[name]
+
+
+TESTS = Path(__file__).parents[1]
+KEPT = {
+    "ppo": TestPPOOnGaussian,
+    "fpo": TestFPO,
+    "eval": TestEvaluation,
+    "dummy": TestDummy,
+    "sac": kept_by("algorithm/sac/test_sac_contract.py", "TestSAC"),
+    "dppo": kept_by("algorithm/dppo/test_dppo_state.py", "TestDPPOWithFlow"),
+    "gaussian-policy": TestGaussianPolicy,
+    "categorical-policy": TestCategoricalPolicy,
+    "dppo-gaussian-policy": TestDPPOGaussianPolicy,
+    "dummy-policy": TestDummyPolicy,
+    "fpo-policy": TestFPOPolicy,
+    "sac-policy": kept_by("algorithm/sac/test_sac_contract.py", "TestSACPolicy"),
+    "dppo-policy": kept_by("algorithm/dppo/test_dppo_state.py", "TestDPPOPolicy"),
+}
+KEPT_WITH_STAND_INS = {
+    "openpi-policy": kept_by("policy/openpi/test_openpi_policy.py"),
+    "lerobot-policy": kept_by("policy/lerobot/test_lerobot_policy.py"),
+    "lerobot-diffusion-policy": kept_by("policy/lerobot/test_lerobot_diffusion_policy.py"),
+    "lerobot-flow-policy": kept_by("policy/lerobot/test_lerobot_flow_policy.py"),
+}
+"""For another server, or for lerobot: made by fixtures of their own tests."""
+
+
 @pytest.mark.parametrize("builtin", [*BUILTIN_ALGORITHMS, *BUILTIN_POLICIES], ids=lambda builtin: builtin.uid)
 def test_every_built_in_is_held_to_its_contract(builtin):
-    if builtin.uid not in NEED_MORE:
-        contract = "PolicyContract" if builtin in BUILTIN_POLICIES else "AlgorithmContract"
-        assert contract in (TESTS / KEPT[builtin.uid]).read_text()
+    of_policies = builtin in BUILTIN_POLICIES
+    kept = {**KEPT, **KEPT_WITH_STAND_INS}[builtin.uid]
+    assert issubclass(kept, PolicyContract if of_policies else AlgorithmContract)
+    assert kept.__name__.startswith("Test"), "pytest collects no other class"
+    if builtin.uid in KEPT:
+        made = kept().make_policy() if of_policies else kept().make_algorithm()
+        assert type(made) is (POLICIES if of_policies else ALGORITHMS).get_class(builtin.uid)
 
 
 class OfSAC(AlgorithmContract):
@@ -182,9 +205,17 @@ class OfSAC(AlgorithmContract):
         return SAC(SACConfig(**sizes), SACPolicy(self.sized(SACPolicyConfig(device="cpu", hidden_sizes=(8,)))))
 
 
-@pytest.mark.parametrize("contract", [TestPPOOnGaussian, TestFPO, TestEvaluation, TestDummyThatPretendsToLearn, OfSAC])
+SYMPTOM_FREE = [TestPPOOnGaussian, TestFPO, KEPT["dppo"], TestEvaluation, TestDummyThatPretendsToLearn, OfSAC]
+
+
+@pytest.mark.parametrize("contract", SYMPTOM_FREE)
 def test_no_built_in_shows_the_symptoms_of_a_mistake(contract):
     with contract().rehearsal() as run:
         run.until(lambda: False, exchanges=120)
         assert run.trainer.finished_episodes > 40
         assert run.trainer.symptoms.drain() == []
+
+
+def test_every_algorithm_is_watched_for_symptoms():
+    watched = {type(contract().make_algorithm()) for contract in SYMPTOM_FREE}
+    assert watched == {ALGORITHMS.get_class(builtin.uid) for builtin in BUILTIN_ALGORITHMS}

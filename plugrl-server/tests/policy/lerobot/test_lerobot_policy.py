@@ -11,6 +11,7 @@ from plugrl_server.algorithm.evaluation.evaluation_config import EvaluationConfi
 from plugrl_server.common.config_error import ConfigError
 from plugrl_server.policy.lerobot.lerobot_policy import LeRobotPolicy
 from plugrl_server.policy.lerobot.lerobot_policy_config import LeRobotPolicyConfig
+from plugrl_server.testing import PolicyContract
 
 
 def policy(folder, **changes):
@@ -156,3 +157,18 @@ def test_eval_acts_without_noise_unless_told_otherwise(fake_lerobot):
         acting, drawn = drawing(fake_lerobot(kind="smolvla", draw=torch.randn_like))
         Evaluation(EvaluationConfig(num_episodes=2, deterministic=deterministic), acting)
         assert (abs(drawn()).max() < 1e-6) == deterministic
+
+
+class TestContract(PolicyContract):
+    """What every policy keeps to; within bounds that its noise does not leave."""
+
+    action_space = box(2, 5000.0)
+
+    @pytest.fixture(autouse=True)
+    def folder(self, fake_lerobot):
+        self.saved = fake_lerobot(kind="diffusion", draw=torch.randn_like)
+
+    def make_policy(self):
+        acting = policy(self.saved)
+        acting.adopt_action_space(self.action_space)
+        return acting

@@ -7,6 +7,7 @@ from plugrl_server.common.config_error import ConfigError
 from plugrl_server.policy.openpi.openpi_link import OpenPIError
 from plugrl_server.policy.openpi.openpi_policy import API_KEY_VARIABLE, OpenPIPolicy
 from plugrl_server.policy.openpi.openpi_policy_config import OpenPIPolicyConfig
+from plugrl_server.testing import PolicyContract
 
 OBS = {
     "images": {"top": np.arange(24, dtype=np.uint8).reshape(2, 2, 2, 3)},
@@ -121,3 +122,27 @@ def test_a_server_that_is_not_there_is_a_mistake_of_the_command_line():
     config = OpenPIPolicyConfig(openpi_host="ws://127.0.0.1:1", connect_timeout=0.01)
     with pytest.raises(ConfigError, match=r"no openpi server at ws://127.0.0.1:1: .*\(--policy.openpi-host"):
         OpenPIPolicy(config)
+
+
+class TestContract(PolicyContract):
+    """What every policy keeps to, asking a stand-in whose actions are the sums of what it is told."""
+
+    @pytest.fixture(autouse=True)
+    def asked(self, ask):
+        self.ask = ask
+
+    def make_policy(self):
+        def infer(observation):
+            return {"actions": np.outer([1.0, 0.5], observation["observation/state"][:2])}
+
+        policy, self.server = self.ask(infer, key_map=("observation/state=obs",))
+        policy.adopt_action_space(self.action_space)
+        return policy
+
+    def test_fake_observations_can_be_read(self):
+        """Where others read zeros: what the openpi server expects is unknown, so an empty one gets zeros, unasked."""
+        policy = self.build()
+        for n in (1, self.rows):
+            action, _ = policy.get_action_and_runtime_state(policy.fake_obs(n))
+            assert action.shape == (n, 1, 2)
+        assert self.server.seen == []
