@@ -10,12 +10,9 @@ CartPole in our adapter: 64 envs of one connection against 64 connections of one
 from __future__ import annotations
 
 import argparse
-import contextlib
 import gc
 import statistics
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import canned
@@ -216,8 +213,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=4.0, help="of CartPole in each turn (default 4)")
     parser.add_argument("--warm-up", type=float, default=1.0, help="seconds before (default 1)")
     parser.add_argument("--quick", action="store_true", help="2 rounds of a tenth of the exchanges, 1 of CartPole")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report here")
-    parser.add_argument("--time-limit", type=int, default=600, metavar="SECONDS")
+    measure.add_report_options(parser, time_limit=600)
     args = parser.parse_args(argv)
     if args.rounds < 1 or args.cartpole_rounds < 1 or args.envs < 2:
         parser.error("--rounds and --cartpole-rounds must be at least 1, --envs at least 2")
@@ -234,25 +230,18 @@ def exchanges(shape: Shape, args: argparse.Namespace) -> int:
 def main(argv: list[str] | None = None) -> int:
     """Measure and report."""
     args = parse(argv)
-    load_before = measure.load_average()
     chosen = [SHAPES[name] for name in args.shape or SHAPES]
-    try:
-        with measure.bounded(args.time_limit), measure.progress() as bar:
+    names = ("quick", "rounds", "cartpole_rounds", "envs", "seconds", "warm_up")
+    settings = {**{name: getattr(args, name) for name in names}, "load_average_before": measure.load_average()}
+
+    def find_results() -> dict[str, Any]:
+        with measure.progress() as bar:
             steps = measure.Steps(bar, len(CLIENTS) * args.rounds * len(chosen) + 2 * args.cartpole_rounds)
             shapes = {shape.name: measure_shape(shape, args.rounds, exchanges(shape, args), steps) for shape in chosen}
-            content = results(shapes, measure_cartpole(args, steps))
-    except measure.BenchmarkError as error:
-        measure.console.print(f"[red]error:[/] {error}", highlight=False)
-        return 1
-    print_table(content)
-    if args.json:
-        names = ("quick", "rounds", "cartpole_rounds", "envs", "seconds", "warm_up")
-        settings = {**{name: getattr(args, name) for name in names}, "load_average_before": load_before}
-        measure.write_json(args.json, measure.report("env_client", settings, content))
-    return 0
+            return results(shapes, measure_cartpole(args, steps))
+
+    return measure.carry_out("env_client", args, settings, find_results, print_table)
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(KeyboardInterrupt):
-        sys.exit(main())
-    sys.exit(130)
+    measure.run_script(main)
