@@ -20,6 +20,7 @@ class Row:
         published: Where that figure comes from, and after how many steps.
         num_envs: Environments of the one client.
         flags: Further flags of the server.
+        length: A word for the run's name where another row has the same algorithm and environment.
     """
 
     algo: str
@@ -32,10 +33,12 @@ class Row:
     published: str
     num_envs: int = 8
     flags: str = ""
+    length: str = ""
 
     def run_name(self, seed: int) -> str:
         """The run folder's name."""
-        return f"{self.algo.split()[1]}-{self.env.lower()}-seed{seed}"
+        length = f"-{self.length}" if self.length else ""
+        return f"{self.algo.split()[1]}-{self.env.lower()}{length}-seed{seed}"
 
     def run_folder(self, base: Path, seed: int) -> Path:
         """Where the server keeps this run."""
@@ -79,6 +82,10 @@ ROWS = {
         "ppo default", "gaussian-policy default", "mujoco-v1", "Hopper-v5", 1_000_000, 1, 2383,
         "2382.9 at 1M on v4 (CleanRL)",
     ),
+    "ppo-walker2d": Row(
+        "ppo default", "gaussian-policy default", "mujoco-v1", "Walker2d-v5", 1_000_000, 3, 2957,
+        "2957 at 1M; 2288.0 on v4 (CleanRL)",
+    ),
     "sac-pendulum": Row(
         "sac pendulum", "sac-policy default", "classic-v1", "Pendulum-v1", 15_000, 3, None, "none known to us",
         num_envs=1,
@@ -87,10 +94,34 @@ ROWS = {
         "sac default", "sac-policy default", "mujoco-v1", "HalfCheetah-v5", 60_000, 1, None,
         "9635 at 1M (CleanRL); no figure at 60,000 at hand", num_envs=1,
     ),
+    "sac-halfcheetah-1m": Row(
+        "sac default", "sac-policy default", "mujoco-v1", "HalfCheetah-v5", 1_000_000, 3, 9635, "9635 at 1M (CleanRL)",
+        num_envs=1, length="1m",
+    ),
+    "sac-hopper": Row(
+        "sac default", "sac-policy default", "mujoco-v1", "Hopper-v5", 1_000_000, 3, 2310, "2310 at 1M (CleanRL)",
+        num_envs=1,
+    ),
+    "sac-walker2d": Row(
+        "sac default", "sac-policy default", "mujoco-v1", "Walker2d-v5", 1_000_000, 3, 3591, "3591 at 1M (CleanRL)",
+        num_envs=1,
+    ),
     "fpo-halfcheetah": Row(
         "fpo cheetah", "fpo-policy exploring", "mujoco-v1", "HalfCheetah-v5", 150_000, 1, None, "1928 at 500,000"
     ),
+    "fpo-halfcheetah-500k": Row(
+        "fpo cheetah", "fpo-policy exploring", "mujoco-v1", "HalfCheetah-v5", 500_000, 3, 1928,
+        "1928 at 500,000, and not falling after its peak", length="500k",
+    ),
+    "fpo-hopper": Row(
+        "fpo cheetah", "fpo-policy exploring", "mujoco-v1", "Hopper-v5", 410_000, 3, 1800, "1800 at 410,000"
+    ),
     "dppo-hopper": Row(
         "dppo hopper", "dppo-policy default", "mujoco-v1", "Hopper-v5", 150_000, 1, None, "1037 at 1.23M (flow)"
+    ),
+    "dppo-flow-hopper": Row(
+        "dppo hopper", "fpo-policy large", "mujoco-v1", "Hopper-v5", 1_230_000, 3, 1037,
+        "1037 at 1.23M (flow, 3x512, chunks of 4)",
+        flags="--algo.clip-coef 0.03 --algo.clip-coef-base 0.03",
     ),
 }  # fmt: skip
