@@ -208,6 +208,25 @@ def test_lesson_26_a_run_with_a_name_leaves_its_configuration_and_summary(fake_s
     assert (summary["exit_code"], summary["steps"], summary["feedback_rows"]) == (0, 120, 30)
 
 
+@pytest.mark.parametrize(
+    ("flags", "code", "says"),
+    [
+        (["--env.state-dim", "0"], 2, "--env.state-dim 0: expected at least 1"),
+        (["--server-port", "1", "--max-reconnects", "0"], 1, "gave up after --max-reconnects 0"),
+    ],
+)
+def test_a_run_that_fails_early_leaves_its_own_summary(fake_server, actions, tmp_path, capsys, flags, code, says):
+    assert main(dummy(serving(fake_server, actions), "--exp-name", "name")) == 0
+    capsys.readouterr()
+    assert main(["dummy-v1", "--exp-name", "name", *flags]) == code
+    out, err = capsys.readouterr()
+    summary = json.loads((tmp_path / "plugrl-client" / "name" / "summary.json").read_text())
+    assert (summary["exit_code"], summary["steps"]) == (code, 0)
+    assert says in summary["outcome"]
+    assert re.match(f"plugrl-run-env-client: .*{re.escape(says)}", err.splitlines()[-1])
+    assert ("failed: 0 env steps" in out) == (code == 1), "a mistake has no steps to count"
+
+
 def test_a_run_with_a_name_keeps_its_recordings_too(fake_server, actions, tmp_path, capsys):
     server = serving(fake_server, actions)
     assert (

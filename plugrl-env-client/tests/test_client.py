@@ -2,10 +2,11 @@
 
 import dataclasses
 import threading
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
-from plugrl_env_client.client import _recorder, run_alone, run_client
+from plugrl_env_client.client import Finished, _recorder, run_alone, run_client
 from plugrl_env_client.envs.base_env import EnvError
 from plugrl_env_client.envs.dummy_v1 import DummyConfig, DummyEnv
 from plugrl_env_client.groups.share import Share
@@ -129,8 +130,43 @@ def test_what_fails_after_the_last_step_counts_too(fake_server, actions, tmp_pat
 
 def test_a_folder_that_cannot_be_written_is_a_mistake_of_the_user(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(EnvError, match=r"--recorder\.folder"):
-        client(options(**recording(tmp_path / "file")))
+    finished = client(options(**recording(tmp_path / "file")))
+    assert (finished.outcome, finished.final, finished.usage) == (Outcome.FAILED, True, True)
+    assert "--recorder.folder" in finished.error
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_envs_that_cannot_be_made_fail_the_run(monkeypatch, groups):
+    def make(self, config, num_envs):
+        raise EnvError("no third camera")
+
+    monkeypatch.setattr(DummyEnv, "__init__", make)
+    finished = client(options(num_envs=2, num_groups=groups))
+    assert finished == Finished(Outcome.FAILED, ANY, "no third camera", final=True, usage=True)
+    assert finished.snapshot.env_steps.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_envs_that_break_while_they_are_made_fail_the_run_and_leave_a_traceback(monkeypatch, caplog, groups):
+    def make(self, config, num_envs):
+        raise RuntimeError("joint 3")
+
+    monkeypatch.setattr(DummyEnv, "__init__", make)
+    finished = client(options(num_envs=2, num_groups=groups))
+    assert finished == Finished(Outcome.FAILED, ANY, "dummy-v1 failed: RuntimeError: joint 3")
+    assert "in make" in caplog.text
+
+
+def test_envs_that_break_while_they_are_made_at_ctrl_c_were_interrupted(monkeypatch):
+    def make(self, config, num_envs):
+        interrupts.requested = True
+        raise EOFError("the worker process is gone")
+
+    monkeypatch.setattr(DummyEnv, "__init__", make)
+    run = Run("dummy-v1", DummyConfig(), options(), 0, 0)
+    interrupts = Interrupts()
+    finished = run_alone(run, interrupts=interrupts, show=lambda snapshot: None, interval=1e9)
+    assert (finished.outcome, finished.error) == (Outcome.INTERRUPTED, None)
 
 
 @pytest.mark.parametrize(

@@ -92,8 +92,8 @@ def _alone(run: Run, *, interrupts: Interrupts, show: Show, interval: float) -> 
 def _conclude(options: ClientOptions, ended: Supervised) -> int:
     """Say how it ended, on the screen and in the run's folder."""
     finished = ended.finished
-    code = EXIT_OK if finished.error is None else EXIT_FAILED
-    if not options.quiet:
+    code = EXIT_OK if finished.error is None else EXIT_USAGE if finished.usage else EXIT_FAILED
+    if not options.quiet and not finished.usage:
         print(summary_text(finished.outcome.value, finished.snapshot))  # noqa: T201
     if finished.error is not None:
         print(f"{PROG}: {finished.error}", file=sys.stderr)  # noqa: T201

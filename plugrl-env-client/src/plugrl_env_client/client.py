@@ -2,11 +2,12 @@
 
 import contextlib
 import dataclasses
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from plugrl_env_client.envs.base_env import BaseEnv
+from plugrl_env_client.envs.base_env import BaseEnv, EnvError
 from plugrl_env_client.groups.group import Finished as Finished
 from plugrl_env_client.groups.group import Group as Group
 from plugrl_env_client.groups.group import Vital as Vital
@@ -20,9 +21,11 @@ from plugrl_env_client.observers import RolloutObserver
 from plugrl_env_client.options import MAX_ENVS, Run
 from plugrl_env_client.recording.recorder import Recorder
 from plugrl_env_client.recording.recorder_options import RecordingError
-from plugrl_env_client.reporting.tally import Snapshot
+from plugrl_env_client.reporting.tally import Snapshot, nothing_yet
 from plugrl_env_client.rollout import Outcome
 from plugrl_env_client.viewer.viewer import Viewer
+
+_logger = logging.getLogger(__name__)
 
 
 def run_client(
@@ -36,6 +39,8 @@ def run_client(
 ) -> Finished:
     """Run one process's share to its end, in `run.options.num_groups` groups.
 
+    Every failure is returned, with what was counted until then; so is that of envs that cannot be made.
+
     Args:
         run: the whole.
         share: what this process runs of it.
@@ -43,10 +48,27 @@ def run_client(
         watch: called with each group as soon as its envs are made.
         show: called with the counts every `interval` seconds.
         interval: in seconds.
-
-    Raises:
-        EnvError: the envs cannot be made. Later failures are returned, with what was counted until then.
     """
+    try:
+        return _run(run, share, interrupts=interrupts, watch=watch, show=show, interval=interval)
+    except EnvError as err:
+        return Finished(Outcome.FAILED, nothing_yet(share.num_envs), str(err), final=True, usage=True)
+    except Exception as err:  # an env's own failure: whoever wrote it needs the traceback
+        if interrupts.requested:  # Ctrl-C also reaches the processes that an env may have
+            return Finished(Outcome.INTERRUPTED, nothing_yet(share.num_envs))
+        _logger.exception("%s failed", run.uid)
+        return Finished(Outcome.FAILED, nothing_yet(share.num_envs), f"{run.uid} failed: {type(err).__name__}: {err}")
+
+
+def _run(
+    run: Run,
+    share: Share,
+    *,
+    interrupts: Interrupts,
+    watch: Callable[[Group], None],
+    show: Callable[[Snapshot], None],
+    interval: float,
+) -> Finished:
     groups = share.divided(run.options.num_groups)
     with _recorder(run) as recorder, _viewer(run, share) as viewer:
 

@@ -53,6 +53,13 @@ def test_lesson_26_the_configuration_is_complete_and_keeps_the_key_to_itself(tmp
     assert {"python", "numpy", "gymnasium", "websockets"} <= set(config["versions"])
 
 
+def test_a_second_run_of_a_name_begins_without_the_summary_of_the_first(tmp_path):
+    folder = tmp_path / "run"
+    write_summary(folder, "over", 0, [])
+    write_config(folder, Run("dummy-v1", DummyConfig(), ClientOptions(), seed=7, offset=1))
+    assert [path.name for path in folder.iterdir()] == ["config.json"]
+
+
 def written(tmp_path, *processes):
     write_summary(tmp_path / "run", "failed (why)", 1, processes)
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["summary.json"]

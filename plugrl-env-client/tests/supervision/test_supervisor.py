@@ -39,8 +39,10 @@ def test_a_childs_own_failure_is_told_in_its_words(fake_server, capsys):
 
 def test_envs_that_cannot_be_made_are_told_too(fake_server, capsys):
     server = fake_server(lambda peer: None)
-    assert main(["classic-v1", "--env.name", "Nope-v1", *dummy(server)[1:]]) == 1
-    assert "--env.name Nope-v1" in capsys.readouterr().err
+    assert main(["classic-v1", "--env.name", "Nope-v1", *dummy(server)[1:]]) == 2
+    out, err = capsys.readouterr()
+    assert "--env.name Nope-v1" in err
+    assert out == ""
 
 
 def test_a_child_that_has_not_heard_of_the_servers_end_is_ended(fake_server, actions, capsys, monkeypatch):

@@ -47,12 +47,14 @@ class Finished:
         snapshot: what it counted.
         error: for the user, where the outcome is FAILED.
         final: another try would end in the same way: a refusal, a mistake in the flags.
+        usage: it was a mistake in the flags.
     """
 
     outcome: Outcome
     snapshot: Snapshot
     error: str | None = None
     final: bool = False
+    usage: bool = False
 
 
 class Vital(NamedTuple):

@@ -176,7 +176,7 @@ def _together(threads: Sequence[_Thread], *, interrupted: bool) -> Finished:
             return Finished(Outcome.FAILED, counted, f"{thread.title} did not end within {GRACE_SECONDS:g} s")
         if thread.finished is not None and thread.finished.error is not None:
             failed = thread.finished
-            return Finished(Outcome.FAILED, counted, f"{thread.title}: {failed.error}", final=failed.final)
+            return Finished(Outcome.FAILED, counted, f"{thread.title}: {failed.error}", failed.final, failed.usage)
     outcomes = {thread.finished.outcome for thread in threads if thread.finished is not None}
     if interrupted:
         return Finished(Outcome.INTERRUPTED, counted)

@@ -14,6 +14,7 @@ from plugrl_env_client.recording.durable import publish
 from plugrl_env_client.reporting.processes import ProcessStatus, total
 from plugrl_env_client.reporting.tally import Snapshot
 
+SUMMARY = "summary.json"
 _PACKAGES = (
     "plugrl-env-client",
     "plugrl-protocol",
@@ -43,7 +44,10 @@ def summary_text(outcome: str, snapshot: Snapshot) -> str:
 
 
 def write_config(folder: Path, run: Run) -> None:
-    """Write config.json: the full configuration, versions and seed. The API key is left out."""
+    """Write config.json: the full configuration, versions and seed. The API key is left out.
+
+    A summary that an earlier run of this name has left is removed: it says nothing of this one.
+    """
     flags = dataclasses.asdict(run.options)
     flags["api_key"] = None if flags["api_key"] is None else "(given)"
     flags["env"] = dataclasses.asdict(run.env_config)
@@ -54,6 +58,7 @@ def write_config(folder: Path, run: Run) -> None:
         "options": flags,
         "versions": _versions(),
     }
+    (folder / SUMMARY).unlink(missing_ok=True)
     _write_json(folder / "config.json", content)
 
 
@@ -73,7 +78,7 @@ def write_summary(folder: Path, outcome: str, exit_code: int, processes: Sequenc
         "processes": [_process_as_json(process) for process in processes],
         "envs": [env for process in processes for env in process.snapshot.envs_as_json(process.first_env)],
     }
-    _write_json(folder / "summary.json", content)
+    _write_json(folder / SUMMARY, content)
 
 
 def _process_as_json(process: ProcessStatus) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def _run(run: Run, share: Share, interrupts: Interrupts, reporter: Reporter) -> 
             interval=REPORT_SECONDS,
         )
     except EnvError as err:
-        return Finished(Outcome.FAILED, nothing_yet(share.num_envs), str(err), final=True)
+        return Finished(Outcome.FAILED, nothing_yet(share.num_envs), str(err), final=True, usage=True)
 
 
 def _redirect(log: Path) -> None:

@@ -74,6 +74,7 @@ class _Supervisor:
         self._restarts = restarts
         self._used = 0
         self._error: str | None = None
+        self._usage = False  # whether that was a mistake in the flags
         self._until = math.inf  # then those who have not heard that the server has stopped are ended, too
 
     def watch(self, interrupts: Interrupts, show: Show, interval: float) -> None:
@@ -114,7 +115,7 @@ class _Supervisor:
         """How the children ended, taken together."""
         counted = total([child.status for child in self._children])
         if self._error is not None:
-            return Finished(Outcome.FAILED, counted, self._error)
+            return Finished(Outcome.FAILED, counted, self._error, usage=self._usage)
         if interrupted:
             return Finished(Outcome.INTERRUPTED, counted)
         return Finished(Outcome.SERVER_STOPPED if self._server_has_stopped() else Outcome.LIMIT, counted)
@@ -142,7 +143,9 @@ class _Supervisor:
         told = f"{failure.text}. Its last lines, from {child.log}:{told}" if told else failure.text
         if failure.final or self._used == self._restarts or self._until < math.inf:
             _logger.error("%s", told)
-            self._error = self._error or failure.text
+            if self._error is None:
+                self._error = failure.text
+                self._usage = child.finished is not None and child.finished.usage
             return
         self._used += 1
         delay = child.restart_later()
