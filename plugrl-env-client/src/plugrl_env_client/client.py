@@ -106,7 +106,8 @@ def _recorder(run: Run) -> Iterator[Recorder | None]:
     pace = options.runner.fps
     fps = options.recorder.fps or (None if pace is None else max(round(pace), 1))
     chosen = dataclasses.replace(options.recorder, fps=fps)
-    recorder = Recorder(chosen, folder, seed=run.seed + run.offset * MAX_ENVS)
+    seed = run.seed + run.offset * MAX_ENVS
+    recorder = Recorder(chosen, folder, seed=seed, patience=options.hang_timeout)
     try:
         yield recorder
     finally:

@@ -13,7 +13,13 @@ class RolloutObserver:
 
     What is handed over belongs to the env and may be overwritten as soon as a method returns: copy what is kept. An
     exception ends the run.
+
+    Attributes:
+        is_waiting: whether it holds the rollout up for something that is not the envs': a disk, say. Any thread may
+            ask; a supervisor does not take that for an env that hangs.
     """
+
+    is_waiting: bool = False
 
     def started(self, first_env: int, num_envs: int) -> None:
         """The rollout begins; `reset` for all envs follows.

@@ -84,3 +84,36 @@ def test_nobody_waits_for_a_broken_writer(what):
     assert intake.take(wait=False) is None
     intake.ended([0])
     intake.wait_until_safe([0])
+
+
+@pytest.mark.parametrize("what", ["room", "safety"])
+def test_a_writer_that_does_nothing_is_given_up(what):
+    told = []
+    intake = Intake(SIZE, patience=0.01, stuck=lambda: told.append("stuck"))
+    intake.put(begun(0), wait=True)
+    intake.ended([0])
+    if what == "room":
+        assert intake.put(begun(1), wait=True)
+    else:
+        intake.wait_until_safe([0])
+    intake.wait_until_safe([0])
+    assert told == ["stuck"]
+    assert intake.take(wait=False) is None
+
+
+def test_a_writer_that_is_slow_is_not_given_up():
+    """It gets on twenty times, each time just before it would be given up, and then is done."""
+    told = []
+
+    def work():
+        told.append("on")
+        if len(told) == 20:
+            intake.take(wait=False)
+        return len(told)
+
+    intake = Intake(SIZE, patience=0.001, work=work, stuck=lambda: told.append("stuck"))
+    intake.put(begun(0), wait=True)
+    assert intake.put(begun(1), wait=True)
+    assert "stuck" not in told
+    assert len(told) >= 20
+    assert intake.take(wait=False).envs == [1]

@@ -62,7 +62,8 @@ class Vital(NamedTuple):
 
     Attributes:
         steps: env steps until now.
-        busy: whether the group is at work, as against waiting: for the server, for its turn, or for nothing any more.
+        busy: whether the group is at work, as against waiting: for the server, for its turn, for an observer such as
+            the recorder, or for nothing any more.
     """
 
     steps: int
@@ -88,12 +89,14 @@ class Group:
         self._share = share
         self._interrupts = interrupts
         self._observe = observe
+        self._observers: Sequence[RolloutObserver] = ()
         self._tally = Tally(share.num_envs)
         self._is_on = False
 
     def vital(self) -> Vital:
         """A sign of life; any thread may ask."""
-        return Vital(self._tally.steps, self._is_on and not self._interrupts.is_waiting)
+        waits = self._interrupts.is_waiting or any(observer.is_waiting for observer in self._observers)
+        return Vital(self._tally.steps, self._is_on and not waits)
 
     def snapshot(self) -> Snapshot:
         """What has been counted until now."""
@@ -128,6 +131,7 @@ class Group:
 
     def _rollout(self, exchanged: Callable[[], None]) -> Rollout:
         run, share, options = self._run, self._share, self._run.options
+        self._observers = self._observe(self._env)
         # Clients with different offsets never share a seed or a number.
         first = run.offset * MAX_ENVS + share.first_env
         reconnector = Reconnector(
@@ -154,7 +158,7 @@ class Group:
             interrupts=self._interrupts,
             tally=self._tally,
             progress=lambda _: exchanged(),
-            observers=self._observe(self._env),
+            observers=self._observers,
             pacer=_pacer(options.runner, self._env),
         )
 

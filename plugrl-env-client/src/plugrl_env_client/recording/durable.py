@@ -23,6 +23,10 @@ class Scratch:
 
     Args:
         folder: of the results.
+
+    Attributes:
+        path: the folder.
+        made: how many files or folders have been begun in it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -34,12 +38,12 @@ class Scratch:
             self.path.mkdir()
             self._lock = (self.path / _LOCK).open("w")
             fcntl.flock(self._lock, fcntl.LOCK_EX)
-        self._made = 0
+        self.made = 0
 
     def new(self, suffix: str = "") -> Path:
         """A path that nothing has been written to."""
-        self._made += 1
-        return self.path / f"{self._made}{suffix}"
+        self.made += 1
+        return self.path / f"{self.made}{suffix}"
 
     def close(self) -> None:
         """Remove what was never finished."""

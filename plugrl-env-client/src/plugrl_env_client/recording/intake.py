@@ -2,7 +2,7 @@
 
 import collections
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -64,10 +64,25 @@ class Intake:
 
     Args:
         limit: bytes that may wait. An item that is larger by itself is taken when nothing else waits.
+        patience: seconds for which the writer may do nothing while somebody waits for it; None: for ever. Then it is
+            given up, as one that is broken.
+        work: a number that changes when the writer gets on with an item.
+        stuck: told that the writer is given up.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(
+        self,
+        limit: int,
+        *,
+        patience: float | None = None,
+        work: Callable[[], int] = lambda: 0,
+        stuck: Callable[[], None] = lambda: None,
+    ) -> None:
         self._limit = limit
+        self._patience = patience
+        self._work = work
+        self._stuck = stuck
+        self._taken = 0
         self._items: collections.deque[Item] = collections.deque()
         self._size = 0
         self._changed = threading.Condition()
@@ -86,10 +101,9 @@ class Intake:
             False where there was no room. A broken writer takes everything and does nothing with it.
         """
         with self._changed:
-            while not self._has_room(item):
-                if not wait:
-                    return False
-                self._changed.wait()
+            if not wait and not self._has_room(item):
+                return False
+            self._wait_until(lambda: self._has_room(item))
             if not self._broken:
                 self._items.append(item)
                 self._size += item.nbytes
@@ -106,8 +120,7 @@ class Intake:
         """Wait until what these envs have finished is on disk, or will never be."""
         wanted = set(envs)
         with self._changed:
-            while self._unsafe & wanted:
-                self._changed.wait()
+            self._wait_until(lambda: not self._unsafe & wanted)
 
     def take(self, *, wait: bool) -> Item | None:
         """The next item, or None: where nothing more will come, and with `wait` off where nothing is there."""
@@ -118,6 +131,7 @@ class Intake:
                 return None
             item = self._items.popleft()
             self._size -= item.nbytes
+            self._taken += 1
             self._changed.notify_all()
             return item
 
@@ -126,6 +140,10 @@ class Intake:
         with self._changed:
             self._unsafe.difference_update(envs)
             self._changed.notify_all()
+
+    def signs(self) -> tuple[int, int]:
+        """Signs of life of the writer: they change when it gets on."""
+        return self._taken, self._work()
 
     def close(self) -> None:
         """Nothing more will come."""
@@ -141,6 +159,14 @@ class Intake:
             self._size = 0
             self._unsafe.clear()
             self._changed.notify_all()
+
+    def _wait_until(self, over: Callable[[], bool]) -> None:
+        """Wait for the writer, for as long as it gets on."""
+        while not over():
+            before = self.signs()
+            if not self._changed.wait_for(over, self._patience) and self.signs() == before:
+                self._stuck()
+                self.breaks()
 
     def _has_room(self, item: Item) -> bool:
         return self._broken or not self._items or not item.nbytes or self._size + item.nbytes <= self._limit

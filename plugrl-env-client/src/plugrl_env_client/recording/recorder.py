@@ -1,8 +1,9 @@
 """The recorder of one process: its rollouts' observers, and the thread that writes what they saw."""
 
+import contextlib
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,11 @@ from plugrl_env_client.recording.episode import Layout, Rows
 from plugrl_env_client.recording.formats.episode_format import EpisodeFormat
 from plugrl_env_client.recording.formats.frame_files import FrameFiles
 from plugrl_env_client.recording.formats.npz_files import NpzFiles
-from plugrl_env_client.recording.intake import Abandoned, Begun, Intake, Stepped
+from plugrl_env_client.recording.intake import Abandoned, Begun, Intake, Item, Stepped
 from plugrl_env_client.recording.recorder_options import DEFAULT_FPS, RecorderOptions, RecordingError
 from plugrl_env_client.recording.writer import Writer
+
+_LAST_SECONDS = 1.0  # for a writer that was stuck already
 
 _logger = logging.getLogger(__name__)
 
@@ -29,6 +32,8 @@ class Recorder:
         options: what to record; `options.on`.
         folder: where everything goes. Several processes may share it.
         seed: of the run's first env: env i was seeded with `seed + i`.
+        patience: seconds for which nothing may be written while a rollout, or the end of the run, waits for it: then
+            recording has failed. None: for ever.
 
     Attributes:
         counts: what has been recorded until now.
@@ -43,6 +48,7 @@ class Recorder:
         folder: Path,
         *,
         seed: int,
+        patience: float | None = None,
     ) -> None:
         self.counts = RecordingCounts(folder=str(folder))
         self._options = options
@@ -55,7 +61,11 @@ class Recorder:
             ]
         except OSError as err:
             raise RecordingError(f"--recorder.folder {folder}: {err.strerror or err}") from err
-        self._intake = Intake(options.queue_mib * 2**20)
+        self._patience = patience
+        self._stuck = False
+        self._intake = Intake(
+            options.queue_mib * 2**20, patience=patience, work=lambda: self._scratch.made, stuck=self._give_up
+        )
         self._layout: Layout | None = None
         self._beginning = threading.Lock()
         self._counting = threading.Lock()
@@ -111,9 +121,26 @@ class Recorder:
     def close(self) -> None:
         """Write what was finished, and end. May be called again."""
         self._intake.close()
-        if self._thread is not None:
-            self._thread.join()
-        self._scratch.close()
+        if self._thread is None or self._has_ended(self._thread):
+            self._scratch.close()
+
+    def _has_ended(self, writer: threading.Thread) -> bool:
+        """Wait for the writer, for as long as it gets on."""
+        while writer.is_alive():
+            before = self._intake.signs()
+            writer.join(_LAST_SECONDS if self._stuck else self._patience)
+            if writer.is_alive() and self._intake.signs() == before:
+                self._give_up()
+                return False
+        return True
+
+    def _give_up(self) -> None:
+        """The writer is stuck, and keeps its files."""
+        if self._stuck:
+            return
+        self._stuck = True
+        self.counts.failure = f"the recorder has written nothing for {self._patience:g} s (--hang-timeout)"
+        _logger.warning("recording has ended, after %d episodes: %s", self.counts.episodes, self.counts.failure)
 
     def _seed_of(self, env: int) -> int:
         return self._seed + env
@@ -127,6 +154,7 @@ class _RecordingObserver(RolloutObserver):
         self._env = env
         self._intake = intake
         self._waits = options.overflow == "wait"
+        self.is_waiting = False
         self._first = 0
         self._numbers = np.zeros(0, np.int64)  # of each env's episode
         self._taken = np.zeros(0, np.int64)  # steps of it that were handed over
@@ -146,7 +174,8 @@ class _RecordingObserver(RolloutObserver):
         self._numbers[indices] += 1
         self._rows = np.setdiff1d(self._rows, indices)
         if self._waits:  # also before an episode that is not recorded: the last one may have been
-            self._intake.wait_until_safe((self._first + indices).tolist())
+            with self._waiting():
+                self._intake.wait_until_safe((self._first + indices).tolist())
         chosen = [i for i in indices.tolist() if self._recorder.records(self._first + i, int(self._numbers[i]))]
         if not chosen:
             return
@@ -154,7 +183,7 @@ class _RecordingObserver(RolloutObserver):
         if self._is_over():
             return
         begun = Begun(self._first + rows, self._numbers[rows], Rows.copy(observation, rows, self._images))
-        if self._intake.put(begun, wait=self._waits):
+        if self._put(begun):
             self._rows = np.union1d(self._rows, rows)
             self._taken[rows] = 0
         else:
@@ -169,6 +198,18 @@ class _RecordingObserver(RolloutObserver):
     def closed(self) -> None:
         self._intake.put(Abandoned(self._first + self._rows), wait=False)
         self._rows = self._rows[:0]
+
+    def _put(self, item: Item) -> bool:
+        with self._waiting():
+            return self._intake.put(item, wait=self._waits)
+
+    @contextlib.contextmanager
+    def _waiting(self) -> Iterator[None]:
+        self.is_waiting = True
+        try:
+            yield
+        finally:
+            self.is_waiting = False
 
     def _record(self, rows: np.ndarray, actions: np.ndarray, step: Step) -> None:
         terminated, truncated = step.terminated[rows], step.truncated[rows]
@@ -186,7 +227,7 @@ class _RecordingObserver(RolloutObserver):
         over = np.count_nonzero(done)
         if over:
             self._intake.ended(stepped.envs[done].tolist())
-        if not self._intake.put(stepped, wait=self._waits):
+        if not self._put(stepped):
             self._drop(rows, done)
             return
         self._taken[rows] += 1

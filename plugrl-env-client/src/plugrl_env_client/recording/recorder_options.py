@@ -45,7 +45,8 @@ class RecorderOptions:
     """Frames per second of videos and datasets. None: those of --runner.fps, or 30."""
 
     overflow: Literal["wait", "drop"] = "wait"
-    """When writing is slower than the envs: wait holds them up, drop leaves whole episodes out and counts them."""
+    """When writing is slower than the envs: wait holds them up, drop leaves whole episodes out and counts them. Waiting
+    ends, and so does recording, when nothing has been written for --hang-timeout seconds."""
 
     queue_mib: int = 256
     """Memory of one process for what has not been written yet, in MiB."""
