@@ -227,6 +227,25 @@ def test_a_run_that_fails_early_leaves_its_own_summary(fake_server, actions, tmp
     assert ("failed: 0 env steps" in out) == (code == 1), "a mistake has no steps to count"
 
 
+def test_a_folder_that_cannot_be_made_is_named(tmp_path, capsys):
+    (tmp_path / "plugrl-client").touch()
+    assert main(["dummy-v1", "--exp-name", "name"]) == 1
+    (error,) = capsys.readouterr().err.splitlines()
+    assert error == "plugrl-run-env-client: --exp-name name: plugrl-client/name cannot be written: Not a directory"
+
+
+def test_a_summary_that_cannot_be_kept_is_on_the_screen(fake_server, actions, capsys, monkeypatch):
+    def full(made, path):
+        if path.name == "summary.json":
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("plugrl_env_client.reporting.records.publish", full)
+    assert main(dummy(serving(fake_server, actions), "--exp-name", "name")) == 1
+    out, err = capsys.readouterr()
+    assert out.startswith("the server ended the run: 120 env steps in ")
+    assert err.splitlines()[-1].endswith("plugrl-client/name cannot be written: No space left on device")
+
+
 def test_a_run_with_a_name_keeps_its_recordings_too(fake_server, actions, tmp_path, capsys):
     server = serving(fake_server, actions)
     assert (

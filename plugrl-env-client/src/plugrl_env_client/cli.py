@@ -16,7 +16,7 @@ from plugrl_env_client.registration import env_config, families, import_modules
 from plugrl_env_client.reporting.logs import set_up_logs
 from plugrl_env_client.reporting.processes import ProcessStatus
 from plugrl_env_client.reporting.progress import make_progress
-from plugrl_env_client.reporting.records import summary_text, write_config, write_summary
+from plugrl_env_client.reporting.records import RecordsError, summary_text, write_config, write_summary
 from plugrl_env_client.reporting.tally import Snapshot
 from plugrl_env_client.supervision.supervisor import Show, Supervised, supervise
 
@@ -34,13 +34,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns:
         0 when the server ended the run, when what was asked for has been run, or after Ctrl-C; 1 after a failure, a
-        refusal (1008, 1009, HTTP 401) or too many attempts to reconnect; 2 for a mistake in the arguments.
+        refusal (1008, 1009, HTTP 401), too many attempts to reconnect, or where the run's folder cannot be written; 2
+        for a mistake in the arguments.
     """
     try:
         return _main(list(sys.argv[1:] if argv is None else argv))
     except (OptionError, EnvError) as err:
         print(f"{PROG}: {err}", file=sys.stderr)  # noqa: T201 - this is the program's output
         return EXIT_USAGE
+    except RecordsError as err:
+        print(f"{PROG}: {err}", file=sys.stderr)  # noqa: T201
+        return EXIT_FAILED
 
 
 def _main(args: list[str]) -> int:

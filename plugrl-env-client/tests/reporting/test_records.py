@@ -10,7 +10,7 @@ from plugrl_env_client.options import ClientOptions, Run, RunnerOptions
 from plugrl_env_client.pacing.counts import PacingCounts
 from plugrl_env_client.reporting.figures import EpisodeFigures
 from plugrl_env_client.reporting.processes import ProcessStatus
-from plugrl_env_client.reporting.records import summary_text, write_config, write_summary
+from plugrl_env_client.reporting.records import RecordsError, summary_text, write_config, write_summary
 from plugrl_env_client.reporting.tally import ConnectionRecord, Snapshot, nothing_yet
 
 SNAPSHOT = Snapshot(
@@ -98,6 +98,6 @@ def test_a_summary_that_cannot_be_written_leaves_the_earlier_one(tmp_path, monke
 
     with monkeypatch.context() as patched:
         patched.setattr("pathlib.Path.write_text", full)
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(RecordsError, match=r"--exp-name run: .*/run cannot be written: No space left on device"):
             written(tmp_path)
     assert json.loads((tmp_path / "run" / "summary.json").read_text()) == before

@@ -1,11 +1,12 @@
 """What a run leaves behind: the summary on the screen, and config.json and summary.json in its folder."""
 
+import contextlib
 import dataclasses
 import importlib.metadata
 import json
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,10 @@ _PACKAGES = (
 )
 
 
+class RecordsError(Exception):
+    """The files of a run cannot be written: the text is for the user."""
+
+
 def summary_text(outcome: str, snapshot: Snapshot) -> str:
     """What is printed at the end."""
     rate = snapshot.steps / snapshot.seconds if snapshot.seconds > 0 else 0.0
@@ -47,6 +52,9 @@ def write_config(folder: Path, run: Run) -> None:
     """Write config.json: the full configuration, versions and seed. The API key is left out.
 
     A summary that an earlier run of this name has left is removed: it says nothing of this one.
+
+    Raises:
+        RecordsError: the folder cannot be written.
     """
     flags = dataclasses.asdict(run.options)
     flags["api_key"] = None if flags["api_key"] is None else "(given)"
@@ -58,12 +66,17 @@ def write_config(folder: Path, run: Run) -> None:
         "options": flags,
         "versions": _versions(),
     }
-    (folder / SUMMARY).unlink(missing_ok=True)
-    _write_json(folder / "config.json", content)
+    with _naming(folder):
+        (folder / SUMMARY).unlink(missing_ok=True)
+        _write_json(folder / "config.json", content)
 
 
 def write_summary(folder: Path, outcome: str, exit_code: int, processes: Sequence[ProcessStatus]) -> None:
-    """Write summary.json: how the run ended; its counts in all, of each process and of each env."""
+    """Write summary.json: how the run ended; its counts in all, of each process and of each env.
+
+    Raises:
+        RecordsError: the folder cannot be written.
+    """
     counted = total(processes).as_json()
     counted["connections"] = [
         {"process": process.index, **dataclasses.asdict(record)}
@@ -78,7 +91,8 @@ def write_summary(folder: Path, outcome: str, exit_code: int, processes: Sequenc
         "processes": [_process_as_json(process) for process in processes],
         "envs": [env for process in processes for env in process.snapshot.envs_as_json(process.first_env)],
     }
-    _write_json(folder / SUMMARY, content)
+    with _naming(folder):
+        _write_json(folder / SUMMARY, content)
 
 
 def _process_as_json(process: ProcessStatus) -> dict[str, Any]:
@@ -92,6 +106,15 @@ def _process_as_json(process: ProcessStatus) -> dict[str, Any]:
         "restarts": process.restarts,
         **counted,
     }
+
+
+@contextlib.contextmanager
+def _naming(folder: Path) -> Iterator[None]:
+    """Say which folder could not be written, and which flag asked for it."""
+    try:
+        yield
+    except OSError as err:
+        raise RecordsError(f"--exp-name {folder.name}: {folder} cannot be written: {err.strerror or err}") from err
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
