@@ -20,6 +20,14 @@ MOST = {"buffer_size": 48, "batch_size": 16, "update_epochs": 2, "learning_start
 """What a preset's own number is lowered to where it is larger; all other fields stay as the preset has them."""
 
 
+@pytest.fixture(autouse=True)
+def trained(monkeypatch):
+    """Presets for fine-tuning refuse random weights: these policies say that theirs are trained."""
+    for uid in ("fpo-policy", "dppo-policy"):
+        for config in list_policies()[uid].values():
+            monkeypatch.setattr(config, "brings_weights", True)
+
+
 @dataclasses.dataclass
 class Fit:
     """A small policy for a preset, and what the environment needs in order to have it act."""

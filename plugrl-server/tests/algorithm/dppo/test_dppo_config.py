@@ -1,11 +1,14 @@
 """DPPO's configuration: presets, and what is refused (rule 8)."""
 
+from pathlib import Path
+
 import pytest
 from plugrl_server.algorithm.dppo.dppo_config import DPPOConfig, DPPOFinetuneConfig
 from plugrl_server.algorithm.registration import list_algos
 from plugrl_server.common.config_error import ConfigError
 from plugrl_server.policy.dppo.dppo_policy_config import DPPOPolicyConfig
 from plugrl_server.policy.fpo.fpo_policy_config import FPOPolicyConfig
+from plugrl_server.policy.lerobot.lerobot_diffusion_policy_config import LeRobotDiffusionPolicyConfig
 
 
 def test_rule_10_presets_are_variants_that_work():
@@ -13,7 +16,8 @@ def test_rule_10_presets_are_variants_that_work():
     assert {"default", "finetune", "hopper", "walker", "cheetah"} <= set(variants)
     for config in variants.values():
         config().check()
-        config().check_policy("dppo-policy", DPPOPolicyConfig())
+        path = {"policy_checkpoint_path": Path("run")} if config is DPPOFinetuneConfig else {}
+        config(**path).check_policy("dppo-policy", DPPOPolicyConfig())
         assert config().policies == ("dppo-policy", "fpo-policy", "lerobot-diffusion-policy")
 
 
@@ -22,6 +26,12 @@ def test_the_paper_s_fine_tuning():
     assert (config.batch_size, config.update_epochs, config.finetuned_steps) == (5000, 5, 10)
     assert (config.learning_rate, config.critic_learning_rate, config.clip_coef) == (1e-4, 1e-3, 0.01)
     assert (config.gamma, config.gamma_denoising, config.target_kl) == (0.99, 0.99, 1.0)
+
+
+def test_rule_8_random_weights_are_not_fine_tuned_unless_the_policy_brings_its_own():
+    with pytest.raises(ConfigError, match=r"dppo finetune needs --algo\.policy-checkpoint-path .* dppo default"):
+        DPPOFinetuneConfig().check_policy("dppo-policy", DPPOPolicyConfig())
+    DPPOFinetuneConfig(finetuned_steps=None).check_policy("lerobot-diffusion-policy", LeRobotDiffusionPolicyConfig())
 
 
 def test_from_scratch_every_step_learns():

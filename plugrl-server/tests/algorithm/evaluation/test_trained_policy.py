@@ -1,14 +1,17 @@
 """Which checkpoint a path means, and whether its weights fit."""
 
 import dataclasses
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
-from plugrl_server.algorithm.evaluation.trained_policy import find_trained_policy
+from plugrl_server.algorithm.evaluation.trained_policy import find_trained_policy, require_weights
 from plugrl_server.common.checkpoint_manager import Checkpoint, CheckpointError, CheckpointManager
 from plugrl_server.common.config_error import ConfigError
 from plugrl_server.policy.base_policy import BasePolicy
 from plugrl_server.policy.gaussian.gaussian_policy import GaussianPolicy
+from plugrl_server.policy.gaussian.gaussian_policy_config import GaussianPolicyConfig
 
 
 @pytest.mark.parametrize(
@@ -41,6 +44,18 @@ def test_a_policy_of_another_size_is_refused_with_both_sizes(trained):
         find_trained_policy(trained.folder).load_into(wider)
     for part in ("gaussian-policy default", "does not fit this GaussianPolicy", "--policy.hidden-sizes 16 (was 8)"):
         assert part in str(refused.value)
+
+
+def test_weights_are_those_of_a_run_or_the_policy_s_own():
+    class Own:
+        brings_weights = True
+
+    require_weights("eval", None, "own-policy", Own(), "so on")
+    require_weights("eval", Path("run"), "gaussian-policy", GaussianPolicyConfig(), "so on")
+    text = "eval needs --algo.policy-checkpoint-path RUN_FOLDER: plain-policy brings no weights of its own, and so on."
+    for config in (GaussianPolicyConfig(), object()):
+        with pytest.raises(ConfigError, match=re.escape(text)):
+            require_weights("eval", None, "plain-policy", config, "so on")
 
 
 def test_what_is_no_run_and_no_step_is_refused(trained, tmp_path):

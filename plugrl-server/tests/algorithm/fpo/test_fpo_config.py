@@ -1,10 +1,13 @@
 """FPO's configuration: the papers' defaults, presets, and what is refused (rule 8)."""
 
+from pathlib import Path
+
 import pytest
 from plugrl_server.algorithm.fpo.fpo_config import FPOConfig, FPOPlusPlusConfig
 from plugrl_server.algorithm.registration import list_algos
 from plugrl_server.common.config_error import ConfigError
 from plugrl_server.policy.fpo.fpo_policy_config import FPOPolicyConfig
+from plugrl_server.policy.lerobot.lerobot_flow_policy_config import LeRobotFlowPolicyConfig
 
 
 def test_defaults_are_the_paper_s():
@@ -69,6 +72,14 @@ def test_rule_8_more_actions_than_a_chunk_has_are_refused():
         FPOConfig(executed_steps=5).check_policy("p", FPOPolicyConfig(action_horizon=4))
     with pytest.raises(ConfigError, match=r"--algo\.executed-steps 0: must be at least 1"):
         FPOConfig(executed_steps=0).check()
+
+
+def test_rule_8_random_weights_are_not_fine_tuned_unless_the_policy_brings_its_own():
+    finetune = list_algos()["fpo"]["plus-plus-finetune"]
+    with pytest.raises(ConfigError, match=r"plus-finetune needs --algo\.policy-checkpoint-path .* fpo plus-plus"):
+        finetune().check_policy("fpo-policy", FPOPolicyConfig())
+    finetune(policy_checkpoint_path=Path("run")).check_policy("fpo-policy", FPOPolicyConfig())
+    finetune().check_policy("lerobot-flow-policy", LeRobotFlowPolicyConfig())
 
 
 def test_the_policy_it_begins_with_is_looked_up(tmp_path):

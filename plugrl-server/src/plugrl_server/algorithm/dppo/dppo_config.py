@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any, ClassVar
 
-from plugrl_server.algorithm.evaluation.trained_policy import find_trained_policy
+from plugrl_server.algorithm.evaluation.trained_policy import find_trained_policy, require_weights
 from plugrl_server.algorithm.on_policy.on_policy_config import (
     OnPolicyConfig,
     flag,
@@ -103,6 +103,12 @@ class DPPOFinetuneConfig(DPPOConfig):
     clip_coef_base: float = 0.01
     target_kl: float | None = 1.0
     finetuned_steps: int | None = 10
+
+    def check_policy(self, uid: str, config: Any) -> None:
+        """Refuse random weights too: steps this small never get anywhere from them."""
+        super().check_policy(uid, config)
+        why = "random ones are not worth fine-tuning: to train from scratch, take dppo default"
+        require_weights("dppo finetune", self.policy_checkpoint_path, uid, config, why)
 
 
 @register_algo_config("dppo", "hopper")

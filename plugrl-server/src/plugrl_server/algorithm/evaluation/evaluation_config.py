@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from plugrl_server.algorithm.base_algorithm import BaseAlgoConfig
-from plugrl_server.algorithm.evaluation.trained_policy import find_trained_policy
+from plugrl_server.algorithm.evaluation.trained_policy import find_trained_policy, require_weights
 from plugrl_server.algorithm.registration import register_algo_config
 from plugrl_server.common.config_error import require
 from plugrl_server.record.run_record import RunRecord
@@ -39,11 +39,7 @@ class EvaluationConfig(BaseAlgoConfig):
 
     def check_policy(self, uid: str, config: Any) -> None:
         """Refuse to measure weights that nobody trained."""
-        require(
-            self.policy_checkpoint_path is not None or bool(getattr(config, "brings_weights", False)),
-            f"eval needs --algo.policy-checkpoint-path RUN_FOLDER: {uid} brings no weights of its own, and measuring "
-            f"random ones says nothing.",
-        )
+        require_weights("eval", self.policy_checkpoint_path, uid, config, "measuring random ones says nothing")
 
     def policy_record(self) -> RunRecord | None:
         """Return the record of the run whose policy is measured."""

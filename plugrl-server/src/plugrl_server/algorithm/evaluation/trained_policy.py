@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from plugrl_server.common.checkpoint_manager import MANIFEST, CheckpointError, CheckpointManager, misfit
-from plugrl_server.common.config_error import ConfigError
+from plugrl_server.common.config_error import ConfigError, require
 from plugrl_server.record.config_changes import changes
 from plugrl_server.record.config_json import RecordError
 from plugrl_server.record.run_record import CONFIG_FILE, RunRecord, read_record
@@ -84,6 +84,25 @@ def find_trained_policy(path: Path) -> TrainedPolicy:
     if step is None:
         raise ConfigError(f"{FLAG} {path}: that run has saved no checkpoint.")
     return TrainedPolicy(run, step)
+
+
+def require_weights(what: str, path: Path | None, uid: str, config: Any, why: str) -> None:
+    """Refuse weights that nobody trained, where there is neither a checkpoint of another run nor a trained policy.
+
+    Args:
+        what: What needs them.
+        path: The run or the step that they come from; None where the user names none.
+        uid: The policy's name.
+        config: Its configuration, which says whether it brings weights of its own.
+        why: What is wrong with random ones, and what to do instead.
+
+    Raises:
+        ConfigError: The text names the flag.
+    """
+    require(
+        path is not None or bool(getattr(config, "brings_weights", False)),
+        f"{what} needs {FLAG} RUN_FOLDER: {uid} brings no weights of its own, and {why}.",
+    )
 
 
 def _run_of(checkpoints: Path) -> Path:

@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from plugrl_server.algorithm.evaluation.trained_policy import find_trained_policy
+from plugrl_server.algorithm.evaluation.trained_policy import find_trained_policy, require_weights
 from plugrl_server.algorithm.on_policy.on_policy_config import (
     OnPolicyConfig,
     require_at_least,
@@ -134,6 +134,12 @@ class FPOPlusPlusFinetuneConfig(FPOPlusPlusConfig):
     loss_reduction: Literal["mean", "sum"] = "sum"
     clip_coef: float = 0.01
     critic_warmup_iterations: int = 1
+
+    def check_policy(self, uid: str, config: Any) -> None:
+        """Refuse random weights too: steps this small never get anywhere from them."""
+        super().check_policy(uid, config)
+        why = "random ones are not worth fine-tuning: to train from scratch, take fpo plus-plus"
+        require_weights("fpo plus-plus-finetune", self.policy_checkpoint_path, uid, config, why)
 
 
 @register_algo_config("fpo", "cheetah")
