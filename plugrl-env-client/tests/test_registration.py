@@ -182,3 +182,40 @@ def test_an_entry_point_that_cannot_be_loaded_is_named(monkeypatch):
 def test_a_module_that_cannot_be_imported_is_named():
     with pytest.raises(EnvError, match="--import no_such_module_here: No module named"):
         import_modules(("no_such_module_here",))
+
+
+REGISTERS = """from plugrl_env_client.registration import register_env
+
+
+@register_env("arm-v1")
+def make(config, num_envs): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("def f(:\n", r"SyntaxError: invalid syntax \(broken_module.py, line 1\)"),
+        ("import no_such_module_here\n", "No module named 'no_such_module_here'"),
+        ("\n1 / 0\n", r"ZeroDivisionError: division by zero \(broken_module.py, line 2\)"),
+        ("raise ValueError('two\\nlines')\n", r"ValueError: two lines \(broken_module.py, line 1\)"),
+        (
+            REGISTERS,
+            r"KeyError: arm-v1 is already registered by .*test_registration; pass override.* \(broken_module.py, line 4\)",
+        ),
+    ],
+)
+def test_a_module_that_breaks_is_named_with_its_line(monkeypatch, tmp_path, code, says):
+    register_env("arm-v1")(make)
+    (tmp_path / "broken_module.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(EnvError, match=f"^--import broken_module: {says}$"):
+        import_modules(("broken_module",))
+
+
+@pytest.mark.parametrize("name", [".rel", ""])
+def test_a_module_without_an_absolute_name_is_refused(name):
+    with pytest.raises(
+        EnvError, match=f"^--import '{re.escape(name)}': expected a module's full name, as my_pkg.my_env$"
+    ):
+        import_modules((name,))

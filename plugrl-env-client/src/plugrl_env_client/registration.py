@@ -11,7 +11,9 @@ import importlib
 import importlib.metadata
 import importlib.util
 import logging
+import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 from plugrl_env_client.envs.base_env import BaseEnv, BaseEnvConfig, EnvError
@@ -196,10 +198,24 @@ def import_modules(names: tuple[str, ...]) -> None:
         EnvError: a module that cannot be imported.
     """
     for name in names:
+        if not name or name.startswith("."):
+            raise EnvError(f"--import {name!r}: expected a module's full name, as my_pkg.my_env")
         try:
             importlib.import_module(name)
-        except ImportError as err:
-            raise EnvError(f"--import {name}: {err}") from err
+        except Exception as err:  # whatever the user's module does while it is imported
+            raise EnvError(f"--import {name}: {_reason(err)}") from err
+
+
+def _reason(err: Exception) -> str:
+    """One line: what has happened, and where."""
+    said = " ".join(str(err.args[0] if isinstance(err, KeyError) and err.args else err).split())
+    if isinstance(err, ImportError):
+        return said
+    where = ""
+    if not isinstance(err, SyntaxError):  # which says so itself
+        at = [frame for frame in traceback.extract_tb(err.__traceback__) if frame.filename != __file__][-1]
+        where = f" ({Path(at.filename).name}, line {at.lineno})"
+    return f"{type(err).__name__}: {said}{where}"
 
 
 def _claim(table: dict[str, Any], uid: str, what: Any, override: bool) -> None:
