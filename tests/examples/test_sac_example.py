@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from plugrl_protocol.spaces import BoxSpace
 from plugrl_server.algorithm.registration import ALGORITHMS
+from plugrl_server.common.config_error import ConfigError
 from plugrl_server.testing import AlgorithmContract, PolicyContract
 
 from tests.examples import sources
@@ -39,6 +40,23 @@ def test_unbounded_actions_are_refused():
     endless = BoxSpace((2,), np.dtype("<f4"), np.full(2, -np.inf, "<f4"), np.full(2, np.inf, "<f4"))
     with pytest.raises(ValueError, match="sac_policy needs finite bounds"):
         made(PolicyContract()).adopt_action_space(endless)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"learning_starts": 30_000}, r"learning-starts 30000 is not below --algo\.global-steps 20000"),
+        ({"batch_size": 0, "buffer_size": 0}, r"--algo\.batch-size 0: must be at least 1"),
+        ({"buffer_size": 100}, r"--algo\.batch-size 256 is larger than --algo\.buffer-size 100"),
+        ({"report_interval": 0}, r"--algo\.report-interval 0: must be at least 1"),
+        ({"global_steps": 0}, r"--algo\.global-steps 0: must be at least 1"),
+    ],
+)
+def test_what_can_never_learn_is_refused_with_its_numbers(change, problem):
+    sac.SACConfig().check()
+    sac.SACConfig(global_steps=None).check()
+    with pytest.raises(ConfigError, match=problem):
+        sac.SACConfig(**change).check()
 
 
 def test_the_built_in_is_what_other_tests_find():

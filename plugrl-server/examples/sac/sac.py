@@ -18,6 +18,7 @@ import torch
 from plugrl_server.algorithm.base_algorithm import BaseAlgoConfig, BaseAlgorithm
 from plugrl_server.algorithm.registration import register_algo, register_algo_config
 from plugrl_server.common.checkpoint_manager import Checkpoint
+from plugrl_server.common.config_error import require
 from plugrl_server.learning.replay_buffer import ReplayBuffer
 from plugrl_server.learning.rng import load_rng_state, rng_state
 from plugrl_server.policy.state import PolicyRuntimeState, PolicyTrainState
@@ -49,6 +50,18 @@ class SACConfig(BaseAlgoConfig):
     """Updates between rows of metrics."""
     save_interval: int = 10_000
     """Frames between checkpoints."""
+
+    def check(self) -> None:
+        """Refuse what can never learn."""
+        super().check()
+        for name in ("batch_size", "learning_starts", "policy_frequency", "report_interval", "save_interval"):
+            value = getattr(self, name)
+            require(value >= 1, f"--algo.{name.replace('_', '-')} {value}: must be at least 1.")
+        sizes = f"--algo.batch-size {self.batch_size} is larger than --algo.buffer-size {self.buffer_size}"
+        require(self.batch_size <= self.buffer_size, f"{sizes}: a batch is drawn from the buffer.")
+        start = f"--algo.learning-starts {self.learning_starts} is not below --algo.global-steps {self.global_steps}"
+        learns = self.global_steps is None or self.learning_starts < self.global_steps
+        require(learns, f"{start}: the run would end before its first update.")
 
 
 @register_algo(UID)
