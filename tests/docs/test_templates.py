@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 from plugrl_env_client.registration import env_config, make_env
 from plugrl_env_client.testing import EnvContract
-from plugrl_server.testing import PolicyContract
+from plugrl_server import assembly
+from plugrl_server.algorithm.dppo.dppo import DPPO
+from plugrl_server.algorithm.dppo.dppo_config import DPPOConfig
+from plugrl_server.algorithm.fpo.fpo import FPO
+from plugrl_server.algorithm.fpo.fpo_config import FPOConfig
+from plugrl_server.algorithm.registration import list_algos
+from plugrl_server.assembly import Selection
+from plugrl_server.testing import AlgorithmContract, PolicyContract
 
 from tests.docs import pages
 from tests.end_to_end.plugins.my_pkg import robot
@@ -27,18 +34,59 @@ def test_the_pages_show_the_guides_template_word_for_word(page):
 
 
 @functools.cache
-def smallest_policy():
-    """The page's policy as a module, which tyro and dataclasses look up by its name."""
-    module = types.ModuleType("your_policy_of_the_page")
+def shown_policies():
+    """The page's policies as a module, which tyro and dataclasses look up by its name."""
+    module = types.ModuleType("your_policies_of_the_page")
     sys.modules[module.__name__] = module
-    exec(blocks("custom-policy.md")[0], vars(module))
+    *listings, test = blocks("custom-policy.md")
+    assert "PolicyContract" in test
+    for listing in listings:
+        exec(listing, vars(module))
     return module
 
 
 class TestTheSmallestPolicy(PolicyContract):
     def make_policy(self):
-        shown = smallest_policy()
+        shown = shown_policies()
         return shown.YourPolicy(self.sized(shown.YourPolicyConfig(device="cpu")))
+
+
+class TestTheFlowPolicy(PolicyContract):
+    def make_policy(self):
+        shown = shown_policies()
+        return shown.YourFlowPolicy(self.sized(shown.YourFlowPolicyConfig(device="cpu", num_steps=3)))
+
+
+class TestTheDiffusionPolicy(PolicyContract):
+    def make_policy(self):
+        shown = shown_policies()
+        return shown.YourDiffusionPolicy(self.sized(shown.YourDiffusionPolicyConfig(device="cpu", num_steps=3)))
+
+
+SMALL = {"buffer_size": 16, "batch_size": 16, "update_epochs": 1, "save_interval": 2, "global_steps": 10_000}
+
+
+class TestTheFlowPolicyUnderFPO(AlgorithmContract):
+    def make_algorithm(self):
+        return FPO(FPOConfig(**SMALL), TestTheFlowPolicy().make_policy())
+
+
+class TestTheFlowPolicyUnderDPPO(AlgorithmContract):
+    def make_algorithm(self):
+        return DPPO(DPPOConfig(**SMALL), TestTheFlowPolicy().make_policy())
+
+
+class TestTheDiffusionPolicyUnderDPPO(AlgorithmContract):
+    def make_algorithm(self):
+        return DPPO(DPPOConfig(**SMALL), TestTheDiffusionPolicy().make_policy())
+
+
+@pytest.mark.parametrize(("policy", "algo"), [("flow", "fpo"), ("flow", "dppo"), ("diffusion", "dppo")])
+def test_the_shown_policies_are_taken_by_their_algorithms(policy, algo):
+    uid = f"your-{policy}-policy"
+    config = {"flow": "YourFlowPolicyConfig", "diffusion": "YourDiffusionPolicyConfig"}[policy]
+    policy_config = getattr(shown_policies(), config)()
+    assembly.check(Selection(uid, "default", policy_config, algo, "default", list_algos()[algo]["default"]()))
 
 
 @pytest.mark.parametrize("page", ["custom-environment.md", "custom-environment.zh.md"])
