@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from plugrl_env_client import registration
 from plugrl_env_client.cli import main
+from plugrl_env_client.options import OptionError
 
 COMMAND = [sys.executable, "-m", "plugrl_env_client.cli"]
 
@@ -354,6 +355,18 @@ def test_lesson_10_a_signal_ends_a_run_with_a_closing_handshake(fake_server, act
     assert out.startswith("interrupted: ")
     server.wait()
     assert codes == [1000]
+
+
+@pytest.mark.parametrize(("flags", "supervised"), [([], False), (["--hang-timeout", "120"], True)])
+def test_one_process_is_looked_after_where_that_is_asked_for(capsys, monkeypatch, flags, supervised):
+    def supervise(run, **_):
+        calls.append(run.options.hang_seconds)
+        raise OptionError("enough")
+
+    calls = []
+    monkeypatch.setattr("plugrl_env_client.cli.supervise", supervise)
+    main(["dummy-v1", "--server-port", "1", "--max-reconnects", "0", *flags])
+    assert calls == [120.0] * supervised
 
 
 def test_a_signal_ends_the_wait_for_a_server():

@@ -122,6 +122,23 @@ def test_a_run_with_a_name_has_a_folder():
     assert ClientOptions(exp_name="first").folder.parts == ("plugrl-client", "first")
 
 
+@pytest.mark.parametrize(
+    ("change", "supervised", "seconds"),
+    [
+        ({}, False, 120.0),
+        ({"hang_timeout": None}, False, None),
+        ({"hang_timeout": 120.0}, True, 120.0),
+        ({"restart_failed": 1}, True, 120.0),
+        ({"num_envs": 2, "num_procs": 2}, True, 120.0),
+        ({"num_envs": 2, "num_procs": 2, "hang_timeout": None}, True, None),
+    ],
+)
+def test_whoever_asks_for_a_look_at_the_processes_gets_it(change, supervised, seconds):
+    options = dataclasses.replace(ClientOptions(), **change)
+    options.check()
+    assert (options.is_supervised, options.hang_seconds) == (supervised, seconds)
+
+
 def test_robots_may_share_processes_but_not_groups():
     for procs, groups in ((1, 4), (4, 1), (2, 2)):
         ClientOptions(num_envs=4, num_procs=procs, num_groups=groups, runner=RunnerOptions(fps=30.0)).check()

@@ -74,7 +74,7 @@ def _execute(run: Run) -> int:
         write_config(options.folder, run)
     _logger.info("%s: %d envs for %s, seed %d", run.uid, options.num_envs, options.address, run.seed)
     progress = make_progress(quiet=options.quiet)
-    go = supervise if options.num_procs > 1 or options.restart_failed else _alone
+    go = supervise if options.is_supervised else _alone
     try:
         with Interrupts().handling() as interrupts:
             ended = go(run, interrupts=interrupts, show=progress.show, interval=progress.interval)

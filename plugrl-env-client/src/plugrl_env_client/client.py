@@ -107,7 +107,7 @@ def _recorder(run: Run) -> Iterator[Recorder | None]:
     fps = options.recorder.fps or (None if pace is None else max(round(pace), 1))
     chosen = dataclasses.replace(options.recorder, fps=fps)
     seed = run.seed + run.offset * MAX_ENVS
-    recorder = Recorder(chosen, folder, seed=seed, patience=options.hang_timeout)
+    recorder = Recorder(chosen, folder, seed=seed, patience=options.hang_seconds)
     try:
         yield recorder
     finally:

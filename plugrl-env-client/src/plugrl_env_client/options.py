@@ -19,6 +19,7 @@ KEY_VARIABLE = "PLUGRL_API_KEY"
 OFFSET_VARIABLE = "PLUGRL_CLIENT_OFFSET"
 RUNS_FOLDER = "plugrl-client"
 MAX_SPIN_US = 1_000_000
+HANG_SECONDS = 120.0
 MIN_FPS, MAX_FPS = 0.1, 1000.0
 MAX_ENVS = 65_536  # SPEC 4.4: env indices are 0..65,535
 
@@ -89,9 +90,10 @@ class ClientOptions:
     restart_failed: int = 0
     """Start a process that failed again, at most so many times over the whole run."""
 
-    hang_timeout: float | None = 120.0
+    hang_timeout: float | Literal["auto"] | None = "auto"
     """Seconds that a process may go without an env step while it is not waiting for the server, before it counts as
-    failed; five times as many before its first step. None: as long as it likes."""
+    failed; five times as many before its first step. A number has one process looked after, too. auto: 120. None: as
+    long as it likes."""
 
     exp_name: str | None = None
     """Keep config.json, summary.json and logs in ./plugrl-client/EXP_NAME."""
@@ -151,6 +153,16 @@ class ClientOptions:
             raise OptionError(str(err)) from None
 
     @property
+    def hang_seconds(self) -> float | None:
+        """--hang-timeout in seconds; None: for ever."""
+        return HANG_SECONDS if self.hang_timeout == "auto" else self.hang_timeout
+
+    @property
+    def is_supervised(self) -> bool:
+        """Whether the envs are run by processes that this one looks after."""
+        return self.num_procs > 1 or self.restart_failed > 0 or self.hang_timeout not in ("auto", None)
+
+    @property
     def folder(self) -> Path | None:
         """Where this run keeps its files; None without --exp-name."""
         return None if self.exp_name is None else Path(RUNS_FOLDER) / self.exp_name
@@ -177,7 +189,7 @@ class ClientOptions:
         self.recorder.check(self.num_envs, has_folder=self.exp_name is not None)
         _seconds("--connect-timeout", self.connect_timeout)
         _seconds("--action-timeout", self.action_timeout)
-        _seconds("--hang-timeout", self.hang_timeout)
+        _seconds("--hang-timeout", self.hang_seconds)
         if self.spin_us != "auto" and not 0 <= self.spin_us <= MAX_SPIN_US:
             raise OptionError(f"--spin-us {self.spin_us:g}: expected auto, or 0 to {MAX_SPIN_US:,}")
         if self.num_procs > self.num_envs:

@@ -33,6 +33,13 @@ def test_a_space_is_declared_only_where_a_width_is_given():
     assert DummyEnv(DummyConfig(action_dim=3), 1).action_space.shape == (3,)
 
 
+def test_flags_that_would_change_nothing_are_refused():
+    with pytest.raises(EnvError, match=r"--env\.info-keys success step: dummy-v1 has no info to send"):
+        DummyEnv(DummyConfig(info_keys=("success", "step")), 1)
+    with pytest.raises(EnvError, match=r"--env\.image-size 84: expected --env\.images too, or no image is sent"):
+        DummyEnv(DummyConfig(image_size=84), 1)
+
+
 @pytest.mark.parametrize("config", [DummyConfig(state_dim=0), DummyConfig(image_size=0), DummyConfig(action_dim=0)])
 def test_sizes_below_one_are_refused_by_flag(config):
     with pytest.raises(EnvError, match=r"--env\.(state-dim|image-size|action-dim) 0: expected at least 1"):

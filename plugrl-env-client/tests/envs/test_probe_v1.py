@@ -16,6 +16,11 @@ def test_episodes_last_3_5_7_steps_and_terminate():
     assert all(step.rewards.tolist() == [1.0] * 4 for step in steps)
 
 
+def test_it_has_no_info_to_send():
+    with pytest.raises(EnvError, match=r"--env\.info-keys t: probe-v1 has no info to send"):
+        ProbeEnv(ProbeConfig(info_keys=("t",)), 1)
+
+
 def test_the_states_are_t_and_the_last_action():
     env = ProbeEnv(ProbeConfig(), 2)
     observation = env.reset(None)

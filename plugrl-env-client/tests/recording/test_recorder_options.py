@@ -21,6 +21,14 @@ def test_nothing_is_recorded_by_default():
         ({"format": ("npz",), "folder": "x", "every": 0}, r"--recorder\.every 0: expected at least 1"),
         ({"format": ("npz",), "folder": "x", "fps": 0}, r"--recorder\.fps 0: expected at least 1"),
         ({"format": ("npz",), "folder": "x", "queue_mib": 0}, r"--recorder\.queue-mib 0"),
+        (
+            {"format": ("npz", "minari"), "folder": "x", "fps": 30},
+            r"--recorder\.fps 30: only with --recorder\.format video or lerobot",
+        ),
+        (
+            {"format": ("npz",), "folder": "x", "lerobot_images": "png"},
+            r"--recorder\.lerobot-images png: only with --recorder\.format lerobot",
+        ),
         ({"format": ("npz",), "folder": "x", "envs": (0, 4)}, r"--recorder\.envs 4: expected 0 to 3"),
     ],
 )

@@ -22,6 +22,16 @@ class BaseEnvConfig:
     """Entries of the env's info to send with each feedback, besides the episode metrics."""
 
 
+def refuse_info_keys(config: BaseEnvConfig, uid: str) -> None:
+    """For a family that has no info.
+
+    Raises:
+        EnvError: some of it is asked for.
+    """
+    if config.info_keys:
+        raise EnvError(f"--env.info-keys {' '.join(config.info_keys)}: {uid} has no info to send")
+
+
 class Step(NamedTuple):
     """What one step of all n environments returned.
 

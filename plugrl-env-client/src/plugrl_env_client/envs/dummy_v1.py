@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 from plugrl_protocol.spaces import BoxSpace
 
-from plugrl_env_client.envs.base_env import BaseEnv, BaseEnvConfig, EnvError, Observation, Step
+from plugrl_env_client.envs.base_env import BaseEnv, BaseEnvConfig, EnvError, Observation, Step, refuse_info_keys
 from plugrl_env_client.registration import register_env, register_env_config
 
 UID = "dummy-v1"
@@ -90,3 +90,6 @@ def _check(config: DummyConfig) -> None:
     ):
         if value is not None and value < 1:
             raise EnvError(f"--env.{flag} {value}: expected at least 1")
+    if config.image_size != DummyConfig.image_size and not config.images:
+        raise EnvError(f"--env.image-size {config.image_size}: expected --env.images too, or no image is sent")
+    refuse_info_keys(config, UID)

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from plugrl_env_client.envs.base_env import BaseEnv, BaseEnvConfig, EnvError, Observation, Step
+from plugrl_env_client.envs.base_env import BaseEnv, BaseEnvConfig, EnvError, Observation, Step, refuse_info_keys
 from plugrl_env_client.registration import register_env, register_env_config
 
 UID = "probe-v1"
@@ -28,7 +28,7 @@ class ProbeEnv(BaseEnv):
     reuse_from_bytes = 0  # a checker wants to see the feature at work
 
     def __init__(self, config: ProbeConfig, num_envs: int) -> None:
-        del config
+        refuse_info_keys(config, UID)
         if num_envs > MAX_ENVS:
             raise EnvError(f"--num-envs {num_envs}: probe-v1 has at most {MAX_ENVS} envs")
         self.num_envs = num_envs

@@ -80,6 +80,12 @@ class RecorderOptions:
         for flag, value in (("every", self.every), ("fps", self.fps), ("queue-mib", self.queue_mib)):
             if value is not None and value < 1:
                 raise RecordingError(f"--recorder.{flag} {value}: expected at least 1")
+        if self.fps is not None and not {"video", "lerobot"} & set(self.format):
+            raise RecordingError(f"--recorder.fps {self.fps}: only with --recorder.format video or lerobot")
+        if self.lerobot_images != "video" and "lerobot" not in self.format:
+            raise RecordingError(
+                f"--recorder.lerobot-images {self.lerobot_images}: only with --recorder.format lerobot"
+            )
         for env in self.envs:
             if not 0 <= env < num_envs:
                 raise RecordingError(

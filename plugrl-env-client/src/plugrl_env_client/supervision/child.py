@@ -244,7 +244,7 @@ class Child:
 
     def _hangs(self, process: SpawnProcess) -> Failure | None:
         """Kill the process if it has shown no sign of life for too long."""
-        limit = self._run.options.hang_timeout
+        limit = self._run.options.hang_seconds
         if limit is None:
             return None
         if not self._pulse.started:
