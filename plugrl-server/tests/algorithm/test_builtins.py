@@ -2,9 +2,12 @@
 
 import dataclasses
 import importlib
+import re
 import subprocess
 import sys
+from pathlib import Path
 
+import pytest
 from plugrl_server.algorithm.builtins import BUILTIN_ALGORITHMS
 from plugrl_server.algorithm.registration import ALGORITHMS
 
@@ -21,6 +24,12 @@ def test_a_hyphen_in_a_uid_is_an_underscore_in_the_module():
     for builtin in BUILTIN_ALGORITHMS:
         name = {"eval": "evaluation"}.get(builtin.uid, builtin.uid)  # a module called eval would hide Python's own
         assert builtin.class_module.endswith(name.replace("-", "_"))
+
+
+@pytest.mark.parametrize("builtin", BUILTIN_ALGORITHMS, ids=lambda builtin: builtin.uid)
+def test_every_algorithm_has_a_readme_that_shows_its_command(builtin):
+    folder = Path(importlib.import_module(builtin.config_module).__file__).parent
+    assert re.search(rf"plugrl-run-server \S+ \S+ {builtin.uid} \S+ ", (folder / "README.md").read_text())
 
 
 def test_lesson_23_importing_the_package_and_listing_import_no_torch():
