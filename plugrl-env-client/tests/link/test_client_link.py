@@ -261,19 +261,6 @@ def test_a_close_is_noticed_while_an_answer_is_waited_for_a_little(fake_server, 
     assert over.value.close == STOP
 
 
-def test_a_slow_answer_is_waited_for(fake_server, actions, connect, monkeypatch):
-    """Lesson 14: an inference of any length, as long as pings are answered."""
-    monkeypatch.setattr("plugrl_env_client.link.client_link._PATIENCE", 0.01)
-
-    def script(peer):
-        peer.greet()
-        message = peer.infer()
-        threading.Event().wait(0.1)
-        peer.act(actions(1)(message))
-
-    assert len(connect(fake_server(script).port).infer(infer()).action) == 1
-
-
 @pytest.mark.parametrize("close", [STOP, RESYNC])
 def test_a_closing_handshake_confirms_the_feedback_before_it(fake_server, actions, connect, close):
     def script(peer):
