@@ -17,7 +17,7 @@ class DummyAlgoConfig(BaseAlgoConfig):
     learn_every: int | None = None
     """Frames between pretended learn steps; none: never."""
     save_interval: int | None = None
-    """Frames between checkpoints; none: only at the end."""
+    """Frames (not learn steps) between checkpoints; none: only at the end."""
     infer_sleep_ms: float = 0.0
     """Pretended cost of an inference, in milliseconds."""
     learn_sleep_ms: float = 0.0

@@ -27,7 +27,7 @@ class EvaluationConfig(BaseAlgoConfig):
     bootstrap_seed: int = 0
     """Seed of the resampling behind the intervals."""
     save_interval: int | None = None
-    """Episodes between checkpoints, from which --resume goes on; none: only at the end."""
+    """Episodes (not frames) between checkpoints, from which --resume goes on; none: only at the end."""
 
     def check(self) -> None:
         """Refuse counts below 1."""

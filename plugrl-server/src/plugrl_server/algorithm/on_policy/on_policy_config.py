@@ -41,7 +41,7 @@ class OnPolicyConfig(BaseAlgoConfig):
     critic_warmup_iterations: int = 0
     """First iterations in which only the critic learns."""
     save_interval: int = 10
-    """Iterations between checkpoints."""
+    """Iterations (learn steps, not frames) between checkpoints."""
 
     def check(self) -> None:
         """Refuse what can never learn or is out of range."""

@@ -45,7 +45,7 @@ class SACConfig(BaseAlgoConfig):
     concurrent: bool = False
     """Learn in a process of its own, while this one goes on acting with the newest weights it has."""
     save_interval: int = 50_000
-    """Frames between checkpoints, which hold the replay buffer."""
+    """Frames (not learn steps) between checkpoints, which hold the replay buffer."""
 
     def check(self) -> None:
         """Refuse what can never learn or is out of range."""
