@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import cuda
 
 
 def seed_everything(seed: int) -> None:
@@ -25,20 +26,20 @@ def derived_generator(device: torch.device | str = "cpu") -> torch.Generator:
 
 @contextlib.contextmanager
 def preserved(policy: Any) -> Iterator[None]:
-    """Leave torch's global generator and a policy's own as they were: for warm-ups and shape probes."""
-    torch_state, policy_state = torch.get_rng_state(), policy.rng_state()
+    """Leave the global generators and a policy's own as they were: for warm-ups and shape probes."""
+    global_state, policy_state = _global_state(), policy.rng_state()
     try:
         yield
     finally:
-        torch.set_rng_state(torch_state)
+        _load_global_state(global_state)
         if policy_state is not None:
             policy.load_rng_state(policy_state)
 
 
 def rng_state(policy: Any, *generators: torch.Generator) -> Any:
-    """Return the state of torch's global generator, the policy's own and an algorithm's, as a tree for a checkpoint."""
+    """Return the states of the global generators, the policy's own and an algorithm's, as a tree for a checkpoint."""
     return {
-        "torch": torch.get_rng_state(),
+        **_global_state(),
         "policy": policy.rng_state(),
         "algorithm": [generator.get_state() for generator in generators],
     }
@@ -46,7 +47,33 @@ def rng_state(policy: Any, *generators: torch.Generator) -> Any:
 
 def load_rng_state(state: Any, policy: Any, *generators: torch.Generator) -> None:
     """Restore what `rng_state` returned for the same policy and generators."""
-    torch.set_rng_state(state["torch"])
+    _load_global_state(state)
     policy.load_rng_state(state["policy"])
     for generator, of_generator in zip(generators, state["algorithm"], strict=True):
         generator.set_state(of_generator)
+
+
+def _global_state() -> dict[str, Any]:
+    """Return the states of what `seed_everything` seeds: torch's generators (CUDA's, once it is used), and the others.
+
+    Policies of outside may draw from any of them.
+    """
+    version, words, next_normal = random.getstate()
+    return {
+        "torch": torch.get_rng_state(),
+        "cuda": cuda.get_rng_state_all() if cuda.is_initialized() else [],  # type: ignore[no-untyped-call]
+        "numpy": np.random.get_state(legacy=False),  # noqa: NPY002
+        "python": {"version": version, "words": np.array(words, np.uint32), "next_normal": next_normal},
+    }
+
+
+def _load_global_state(state: dict[str, Any]) -> None:
+    """Restore what `_global_state` returned; states that an older checkpoint lacks stay as they are."""
+    torch.set_rng_state(state["torch"])
+    for device, of_device in enumerate(state.get("cuda", [])[: cuda.device_count()]):
+        cuda.set_rng_state(of_device, device)
+    if "numpy" in state:
+        np.random.set_state(state["numpy"])  # noqa: NPY002
+    if "python" in state:
+        python = state["python"]
+        random.setstate((python["version"], tuple(python["words"].tolist()), python["next_normal"]))
