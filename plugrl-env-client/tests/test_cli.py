@@ -115,6 +115,27 @@ def test_lesson_28_a_mistake_is_named_without_a_traceback(capsys, arguments, say
     assert "Traceback" not in error
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("dummy-v1 --recorder.format frames --recorder.folder x", "--recorder.format frames: dummy-v1 shows no images"),
+        ("dummy-v1 --recorder.format npz --recorder.folder x --recorder.image-keys foo", "--recorder.image-keys foo"),
+        ("classic-v1 --runner.fps 10 --runner.on-stale zero", "--runner.on-stale zero: CartPole-v1 takes Discrete(2)"),
+        (
+            "classic-v1 --env.vectorization own --runner.max-episode-steps 5",
+            "--runner.max-episode-steps: CartPole-v1 resets itself",
+        ),
+    ],
+)
+@pytest.mark.parametrize("more", ["", " --num-envs 2 --num-groups 2", " --num-envs 2 --num-procs 2"])
+def test_flags_that_do_not_go_with_the_env_are_a_mistake_too(capsys, arguments, says, more):
+    assert main((arguments + more).split()) == 2
+    out, err = capsys.readouterr()
+    assert out == "", "there is nothing to sum up"
+    assert says in err.splitlines()[-1]
+    assert "Traceback" not in err
+
+
 @pytest.mark.parametrize("arguments", [["dummy-v1", "--no-such-flag"], ["dummy-v1", "--num-envs", "many"], ["gym-v1"]])
 def test_an_unknown_flag_a_wrong_type_or_a_missing_value_is_usage(capsys, arguments):
     with pytest.raises(SystemExit) as left:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import threading
+import tracemalloc
 from unittest.mock import ANY
 
 import numpy as np
@@ -22,8 +23,8 @@ def options(port=1, **changes):
     return dataclasses.replace(ClientOptions(server_port=port, max_reconnects=0), **changes)
 
 
-def client(opts, share=None, *, show=lambda snapshot: None, interval=1e9):
-    run = Run("dummy-v1", DummyConfig(), opts, 0, 0)
+def client(opts, share=None, *, config=None, show=lambda snapshot: None, interval=1e9):
+    run = Run("dummy-v1", config or DummyConfig(), opts, 0, 0)
     settings = {"interrupts": Interrupts(), "show": show, "interval": interval}
     return run_alone(run, **settings) if share is None else run_client(run, share, **settings)
 
@@ -92,6 +93,50 @@ def test_nothing_is_said_of_recording_where_nothing_is_recorded(fake_server, act
     assert "recording" not in finished.snapshot.as_json()
 
 
+CHUNK = 5
+CAMERA = DummyConfig(images=("cam",), image_size=256)
+IMAGE_BYTES = 256 * 256 * 3
+
+
+@pytest.fixture
+def allocated(monkeypatch):
+    """Bytes that were allocated at a time from each step of the envs to the next, where nothing was exchanged."""
+    step, most = DummyEnv.step, []
+
+    def measured(self, actions):
+        now, peak = tracemalloc.get_traced_memory()
+        self.taken = getattr(self, "taken", -1) + 1
+        if self.taken % CHUNK:  # otherwise a feedback, an infer and an action lie between
+            most.append(peak - self.before)
+        told = step(self, actions)
+        tracemalloc.reset_peak()
+        self.before = tracemalloc.get_traced_memory()[0]
+        return told
+
+    monkeypatch.setattr(DummyEnv, "step", measured)
+    tracemalloc.start()
+    yield most
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_no_image_is_copied_between_steps_where_nothing_is_recorded(
+    fake_server, actions, tmp_path, allocated, recorded
+):
+    def script(peer):
+        peer.greet()
+        peer.serve(actions(CHUNK, 1))
+
+    changes = {"recorder": RecorderOptions(format=("npz",), folder=tmp_path)} if recorded else {}
+    opts = options(fake_server(script).port, num_envs=2, num_steps=2 * 3 * CHUNK, **changes)
+    finished = client(opts, config=CAMERA)
+    assert (finished.error, finished.snapshot.steps, len(allocated)) == (None, 30, 3 * (CHUNK - 1))
+    if recorded:
+        assert max(allocated) >= IMAGE_BYTES, "this is how a copy would look"
+    else:
+        assert max(allocated) < IMAGE_BYTES // 4
+
+
 @pytest.mark.parametrize("required", [False, True])
 def test_a_full_disk_fails_the_run_only_where_recording_is_required(
     fake_server, actions, tmp_path, monkeypatch, required
@@ -105,6 +150,7 @@ def test_a_full_disk_fails_the_run_only_where_recording_is_required(
     assert "No space left" in finished.snapshot.recording.failure
     assert finished.outcome is (Outcome.FAILED if required else Outcome.LIMIT)
     assert ("recording failed" in (finished.error or "")) == required
+    assert not finished.usage
 
 
 def test_what_fails_after_the_last_step_counts_too(fake_server, actions, tmp_path, monkeypatch):

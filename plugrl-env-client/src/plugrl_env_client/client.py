@@ -20,7 +20,7 @@ from plugrl_env_client.link.interrupts import Interrupts
 from plugrl_env_client.observers import RolloutObserver
 from plugrl_env_client.options import MAX_ENVS, Run
 from plugrl_env_client.recording.recorder import Recorder
-from plugrl_env_client.recording.recorder_options import RecordingError
+from plugrl_env_client.recording.recorder_options import RecordingFailedError
 from plugrl_env_client.reporting.tally import Snapshot, nothing_yet
 from plugrl_env_client.rollout import Outcome
 from plugrl_env_client.viewer.viewer import Viewer
@@ -133,7 +133,7 @@ def _recorded(finished: Finished, recorder: Recorder) -> Finished:
     finished = dataclasses.replace(finished, snapshot=_with_recording(finished.snapshot, recorder))
     try:
         recorder.require()
-    except RecordingError as err:
+    except RecordingFailedError as err:
         if finished.error is None:
             return dataclasses.replace(finished, outcome=Outcome.FAILED, error=str(err))
     return finished

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from plugrl_env_client.recording.formats.npz_files import NpzFiles
 from plugrl_env_client.recording.recorder import Recorder
-from plugrl_env_client.recording.recorder_options import RecorderOptions, RecordingError
+from plugrl_env_client.recording.recorder_options import RecorderOptions, RecordingError, RecordingFailedError
 
 
 def recorded(folder):
@@ -175,7 +175,7 @@ def test_a_full_disk_ends_the_recording_with_one_warning_and_not_the_run(tmp_pat
 
 def test_a_full_disk_ends_the_run_where_recording_is_required(tmp_path, coded, monkeypatch):
     break_after(monkeypatch, 1)
-    with pytest.raises(RecordingError, match=r"recording failed: OSError: \[Errno 28\]"):
+    with pytest.raises(RecordingFailedError, match=r"recording failed: OSError: \[Errno 28\]"):
         coded.record(tmp_path, "npz", num_envs=1, steps=30, required=True)
 
 

@@ -12,7 +12,7 @@ from plugrl_env_client.observers import RolloutObserver
 from plugrl_env_client.options import ClientOptions, Run
 from plugrl_env_client.recording.formats.npz_files import NpzFiles
 from plugrl_env_client.recording.recorder import Recorder
-from plugrl_env_client.recording.recorder_options import RecorderOptions, RecordingError
+from plugrl_env_client.recording.recorder_options import RecorderOptions, RecordingFailedError
 
 STUCK = "the recorder has written nothing for 0.05 s (--hang-timeout)"
 
@@ -62,7 +62,7 @@ def test_a_stuck_writer_ends_the_recording_with_one_warning_and_not_the_run(tmp_
 def test_a_stuck_writer_ends_the_run_where_recording_is_required(coded, recorder):
     stuck = recorder(0.05, required=True)
     env = coded.Env(1)
-    with pytest.raises(RecordingError, match=r"recording failed: the recorder has written nothing for 0\.05 s"):
+    with pytest.raises(RecordingFailedError, match=r"recording failed: the recorder has written nothing for 0\.05 s"):
         coded.play(env, stuck.observer(env), 30)
     stuck.close()
 

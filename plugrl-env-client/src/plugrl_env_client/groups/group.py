@@ -18,6 +18,7 @@ from plugrl_env_client.link.reconnect import GaveUp, Reconnector, interruptible_
 from plugrl_env_client.observers import RolloutObserver
 from plugrl_env_client.options import MAX_ENVS, ClientOptions, Run, RunnerOptions, resolved_api_key
 from plugrl_env_client.pacing.pacer import Pacer
+from plugrl_env_client.recording.recorder_options import RecordingError
 from plugrl_env_client.registration import make_env
 from plugrl_env_client.reporting.tally import Snapshot, Tally
 from plugrl_env_client.rollout import Outcome, Rollout, RolloutOptions
@@ -109,10 +110,14 @@ class Group:
             exchanged: called after every exchange.
         """
         self._is_on = True
+        rollout = None
         try:
-            return Finished(self._rollout(exchanged).run(), self.snapshot())
+            rollout = self._rollout(exchanged)
+            return Finished(rollout.run(), self.snapshot())
         except (GaveUp, ActionError, EnvError, ProtocolError) as err:
-            return Finished(Outcome.FAILED, self.snapshot(), str(err), final=True)
+            # Flags that do not go with the envs: the rollout cannot be made, or they cannot be recorded as was asked.
+            usage = isinstance(err, EnvError if rollout is None else RecordingError)
+            return Finished(Outcome.FAILED, self.snapshot(), str(err), final=True, usage=usage)
         except Exception as err:  # an env's own failure: whoever wrote it needs the traceback
             if self._interrupts.requested:  # Ctrl-C also reaches the processes that an env may have
                 return Finished(Outcome.INTERRUPTED, self.snapshot())

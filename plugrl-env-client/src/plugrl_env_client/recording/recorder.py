@@ -17,7 +17,12 @@ from plugrl_env_client.recording.formats.episode_format import EpisodeFormat
 from plugrl_env_client.recording.formats.frame_files import FrameFiles
 from plugrl_env_client.recording.formats.npz_files import NpzFiles
 from plugrl_env_client.recording.intake import Abandoned, Begun, Intake, Item, Stepped
-from plugrl_env_client.recording.recorder_options import DEFAULT_FPS, RecorderOptions, RecordingError
+from plugrl_env_client.recording.recorder_options import (
+    DEFAULT_FPS,
+    RecorderOptions,
+    RecordingError,
+    RecordingFailedError,
+)
 from plugrl_env_client.recording.writer import Writer
 
 _LAST_SECONDS = 1.0  # for a writer that was stuck already
@@ -113,10 +118,10 @@ class Recorder:
         """Raise where recording has failed and the run depends on it (`--recorder.required`).
 
         Raises:
-            RecordingError: it has.
+            RecordingFailedError: it has.
         """
         if self._options.required and self.counts.failure is not None:
-            raise RecordingError(f"recording failed: {self.counts.failure}")
+            raise RecordingFailedError(f"recording failed: {self.counts.failure}")
 
     def close(self) -> None:
         """Write what was finished, and end. May be called again."""

@@ -19,7 +19,11 @@ _NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {  # format: its extra, and the
 
 
 class RecordingError(EnvError):
-    """Envs cannot be recorded as it was asked: the text is for the user."""
+    """Envs cannot be recorded as the flags ask: the text is for the user."""
+
+
+class RecordingFailedError(EnvError):
+    """Recording has ended, and the run depends on it: the text is for the user."""
 
 
 @dataclasses.dataclass
