@@ -104,7 +104,7 @@ def test_an_algorithm_that_needs_an_extra_stays_listed_with_the_install_command(
     monkeypatch.setitem(ALGORITHMS.builtins, "ppo", builtin)
     screen = io.StringIO()
     show_choices(["dummy-policy", "default"], Console(file=screen, width=160))
-    assert f"needs an extra: {builtin.install_command}" in screen.getvalue()
+    assert f"not installed: {builtin.install_command}" in screen.getvalue()
 
 
 def test_modules_are_imported_from_the_current_folder_too(tmp_path, monkeypatch):

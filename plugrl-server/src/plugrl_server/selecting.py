@@ -195,7 +195,7 @@ def _uid_table(registry: Registry) -> Table:
     missing = registry.missing_extras()
     for uid, variants in registry.variants().items():
         summary = _summary(next(iter(variants.values())))
-        note = f"needs an extra: {missing[uid]}" if uid in missing else ""
+        note = f"not installed: {missing[uid]}" if uid in missing else ""
         _add_row(table, uid, ", ".join(variants), "\n".join(part for part in (summary, note) if part))
     return table
 

@@ -176,13 +176,15 @@ def test_lesson_25_a_builtin_without_its_extra_stays_listed_with_the_install_com
     builtpkg.registry = registry
     assert list(registry.variants()) == ["fly"]
     assert registry.missing_extras() == {"fly": "uv pip install 'plugrl-server[wings]'"}
-    with pytest.raises(ImportError, match=r"Gait fly needs an extra that is not installed: uv pip install 'plugrl"):
+    with pytest.raises(
+        ImportError, match=r"Gait fly needs plugrl-server\[wings\], which is not installed: uv pip install 'plugrl"
+    ):
         registry.get_class("fly")
 
 
 def test_a_package_without_an_extra_is_installed_by_its_name():
     builtin = BuiltIn("swim", "pkg.swim_config", "pkg.swim", needs=("no_such_fins",))
-    assert builtin.install_command == "uv pip install no_such_fins"
+    assert (builtin.missing, builtin.install_command) == ("no_such_fins", "uv pip install no_such_fins")
     assert BuiltIn("walk", "pkg.walk_config", "pkg.walk", needs=("json",)).install_command is None
 
 

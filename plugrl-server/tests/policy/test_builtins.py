@@ -4,8 +4,10 @@ import dataclasses
 import importlib
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from plugrl_server.policy import lerobot
 from plugrl_server.policy.builtins import BUILTIN_POLICIES
 from plugrl_server.policy.registration import POLICIES
 
@@ -13,9 +15,13 @@ from plugrl_server.policy.registration import POLICIES
 def test_every_row_registers_its_class_and_configuration():
     for builtin in BUILTIN_POLICIES:
         importlib.import_module(builtin.config_module)
-        if builtin.install_command is not None:
-            with pytest.raises(ImportError, match=f"{builtin.uid} needs an extra that is not installed: uv pip"):
+        if (command := builtin.install_command) is not None:
+            with pytest.raises(
+                ImportError, match=f"{builtin.uid} needs lerobot.*, which is not installed: "
+            ) as refused:
                 POLICIES.get_class(builtin.uid)
+            assert str(refused.value).endswith(command)
+            assert f"\n{command}\n" in (Path(lerobot.__file__).parent / "README.md").read_text()
             continue
         cls = POLICIES.get_class(builtin.uid)
         assert cls.__module__ == builtin.class_module

@@ -40,7 +40,7 @@ def make_algo(uid: str, config: Any, policy: Any) -> BaseAlgorithm:
 
     Raises:
         KeyError: `'Algorithm <uid> is not registered.'`; the notes of the error say what is missing.
-        ImportError: The algorithm needs an extra that is not installed; the text is the install command.
+        ImportError: The algorithm needs what is not installed; the text ends with the install command.
         TypeError: The class is still abstract (`learn_impl` is the method to write, not `learn`).
     """
     algorithm: BaseAlgorithm = ALGORITHMS.get_class(uid)(config=config, policy=policy)

@@ -39,12 +39,18 @@ class BuiltIn:
     requirement: str | None = None
 
     @property
-    def install_command(self) -> str | None:
-        """The command that installs what is missing here, or None when nothing is."""
+    def missing(self) -> str | None:
+        """What has to be installed to use it, as a requirement; None when all is there."""
         if all(importlib.util.find_spec(name) is not None for name in self.needs):
             return None
-        wanted = self.requirement if self.extra is None else f"plugrl-server[{self.extra}]"
-        return "uv pip install " + (" ".join(self.needs) if wanted is None else f"'{wanted}'")
+        return self.requirement or " ".join(self.needs) if self.extra is None else f"plugrl-server[{self.extra}]"
+
+    @property
+    def install_command(self) -> str | None:
+        """The command that installs what is missing here, or None when nothing is."""
+        if (missing := self.missing) is None:
+            return None
+        return "uv pip install " + (f"'{missing}'" if "[" in missing else missing)
 
 
 @dataclasses.dataclass
@@ -171,15 +177,17 @@ class Registry:
 
         Raises:
             KeyError: `'<Kind> <uid> is not registered.'`; its notes (PEP 678) say what to do about it.
-            ImportError: The built-in needs an extra that is not installed; the text is the install command.
+            ImportError: The built-in needs what is not installed; the text ends with the install command.
         """
         self._load_entry_points()
         builtin = self.builtins.get(uid)
         if builtin is not None:
             self._load_builtin_config(builtin)
         if builtin is not None and not self._replaced(uid):
-            if (command := builtin.install_command) is not None:
-                raise ImportError(f"{self.kind} {uid} needs an extra that is not installed: {command}")
+            if (missing := builtin.missing) is not None:
+                raise ImportError(
+                    f"{self.kind} {uid} needs {missing}, which is not installed: {builtin.install_command}"
+                )
             importlib.import_module(builtin.class_module)
         found = self._entries[uid].registered_class if uid in self._entries else None
         if found is None:

@@ -36,7 +36,7 @@ def make_policy(uid: str, config: Any) -> BasePolicy:
 
     Raises:
         KeyError: `'Policy <uid> is not registered.'`; the notes of the error say what is missing.
-        ImportError: The policy needs an extra that is not installed; the text is the install command.
+        ImportError: The policy needs what is not installed; the text ends with the install command.
     """
     policy: BasePolicy = POLICIES.get_class(uid)(config)
     return policy
