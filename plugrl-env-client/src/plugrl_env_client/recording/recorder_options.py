@@ -53,7 +53,8 @@ class RecorderOptions:
     ends, and so does recording, when nothing has been written for --hang-timeout seconds."""
 
     queue_mib: int = 256
-    """Memory of one process for what has not been written yet, in MiB."""
+    """Memory of one process for what the writer has not got to, in MiB. States, actions and text of the episodes under
+    way are kept beside it."""
 
     required: bool = False
     """End the run when something cannot be written. Otherwise recording ends, with a warning, and the run goes on."""
