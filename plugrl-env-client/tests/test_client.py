@@ -104,7 +104,7 @@ def allocated(monkeypatch):
     step, most = DummyEnv.step, []
 
     def measured(self, actions):
-        now, peak = tracemalloc.get_traced_memory()
+        peak = tracemalloc.get_traced_memory()[1]
         self.taken = getattr(self, "taken", -1) + 1
         if self.taken % CHUNK:  # otherwise a feedback, an infer and an action lie between
             most.append(peak - self.before)
@@ -120,9 +120,7 @@ def allocated(monkeypatch):
 
 
 @pytest.mark.parametrize("recorded", [False, True])
-def test_no_image_is_copied_between_steps_where_nothing_is_recorded(
-    fake_server, actions, tmp_path, allocated, recorded
-):
+def test_no_image_is_copied_from_step_to_step_unless_recorded(fake_server, actions, tmp_path, allocated, recorded):
     def script(peer):
         peer.greet()
         peer.serve(actions(CHUNK, 1))

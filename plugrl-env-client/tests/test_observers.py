@@ -1,9 +1,11 @@
 """What observers are told, and that nothing is done for nobody."""
 
 import gymnasium
+import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from plugrl_env_client.chunks import ChunkPlan
+from plugrl_env_client.envs.base_env import Observation
 from plugrl_env_client.envs.dummy_v1 import DummyConfig, DummyEnv
 from plugrl_env_client.envs.gym_adapter.vector_env import GymVectorEnv
 from plugrl_env_client.link.address import Address
@@ -138,6 +140,37 @@ def test_nothing_is_made_for_nobody(fake_server, actions, monkeypatch):
     run(DummyEnv(DummyConfig(), 1), fake_server(serving(actions, 2, 3)), num_steps=4)
     with pytest.raises(AssertionError, match="only observers"):
         run(DummyEnv(DummyConfig(), 1), fake_server(serving(actions, 2, 3)), [RolloutObserver()], num_steps=4)
+
+
+class Untouched(np.ndarray):
+    """Images that may be sent as they are, and nothing else: no rows of theirs, and no copies."""
+
+    def _refuse(self, *args, **kwargs):
+        raise AssertionError("looked into the images")
+
+    __getitem__ = copy = astype = take = flatten = __copy__ = __deepcopy__ = __array_function__ = _refuse
+
+
+class Camera(DummyEnv):
+    def __init__(self, num_envs):
+        super().__init__(DummyConfig(images=("cam",), image_size=128), num_envs)
+        seen = self._observation
+        images = {name: image.view(Untouched) for name, image in seen.images.items()}
+        self._observation = Observation(images=images, states=seen.states, text=seen.text)
+
+
+class Copies(RolloutObserver):
+    def stepped(self, actions, step, resetting):
+        step.observation.take(np.arange(len(actions)))
+
+
+def test_images_are_sent_without_a_copy_where_nobody_observes(fake_server, actions):
+    server = fake_server(serving(actions, 2, 3))
+    run(Camera(2), server, num_steps=12)
+    sent = server.peers[0].feedbacks[-1]["data"]["obs"]["images"]["cam"]
+    assert (sent.shape, sent.min(), sent.max()) == ((2, 128, 128, 3), 6, 6)
+    with pytest.raises(AssertionError, match="looked into"):
+        run(Camera(2), fake_server(serving(actions, 2, 3)), [Copies()], num_steps=12)
 
 
 def test_an_observer_may_ignore_everything(fake_server, actions):
