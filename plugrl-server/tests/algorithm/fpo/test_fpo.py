@@ -19,13 +19,18 @@ from plugrl_server.algorithm.fpo.fpo import (
     value_loss,
     velocity_error,
 )
-from plugrl_server.algorithm.fpo.fpo_config import FPOConfig, FPOPlusPlusConfig
+from plugrl_server.algorithm.fpo.fpo_config import (
+    FPOCheetahConfig,
+    FPOConfig,
+    FPOPlusPlusConfig,
+    FPOPlusPlusFinetuneConfig,
+)
 from plugrl_server.common.config_error import ConfigError
 from plugrl_server.policy.denoising.denoising_policy import DenoisingPolicy
 from plugrl_server.policy.dummy.dummy_policy import DummyPolicy
 from plugrl_server.policy.dummy.dummy_policy_config import DummyPolicyConfig
 
-PRESETS = [FPOConfig, FPOPlusPlusConfig]
+PRESETS = [FPOConfig, FPOPlusPlusConfig, FPOPlusPlusFinetuneConfig, FPOCheetahConfig]
 
 
 def draws_of(algorithm):
@@ -192,19 +197,17 @@ def test_aspo_is_best_for_a_bad_action_at_the_edge_of_the_interval():
 
 def numpy_policy_loss(old_loss, loss, advantage, config):
     """The objectives of the papers, one draw at a time."""
-    a = (advantage - advantage.mean()) / (advantage.std(ddof=1) + 1e-8) + config.advantage_shift
+    advantages = (advantage - advantage.mean()) / (advantage.std(ddof=1) + 1e-8) + config.advantage_shift
     c, terms = config.clip_coef, []
-    for i in range(len(a)):
-        if config.ratio == "mean":
-            r = np.exp(np.mean(old_loss[i] - loss[i]))
-            terms.append(min(r * a[i], np.clip(r, 1 - c, 1 + c) * a[i]))
-            continue
-        for old, new in zip(old_loss[i], loss[i], strict=True):
-            r, bound = np.exp(np.clip(old - new, -10, 10)), np.clip(a[i], -100, 100)
-            if bound > 0:
-                terms.append(min(r * bound, np.clip(r, 1 - c, 1 + c) * bound))
+    for a, old, new in zip(advantages, old_loss, loss, strict=True):
+        plain = config.objective == "ppo"  # and without the clamps of FPO++
+        a = a if plain else np.clip(a, -100, 100)
+        for difference in [np.mean(old - new)] if config.ratio == "mean" else old - new:
+            r = np.exp(difference if plain else np.clip(difference, -10, 10))
+            if plain or a > 0:
+                terms.append(min(r * a, np.clip(r, 1 - c, 1 + c) * a))
             else:
-                terms.append(r * bound - abs(bound) / (2 * c) * (r - 1) ** 2)
+                terms.append(r * a - abs(a) / (2 * c) * (r - 1) ** 2)
     return -np.mean(terms)
 
 
@@ -218,7 +221,7 @@ def test_the_policy_loss_is_the_literal_formula(make_fpo, preset):
         *(part.numpy() for part in (batch.old_loss, flow_loss, batch.advantage)), algorithm.config
     )
     assert loss.item() == pytest.approx(expected, rel=1e-4)
-    assert log_ratio.shape == ((6, 1) if preset is FPOConfig else (6, 5))
+    assert log_ratio.shape == ((6, 1) if preset in (FPOConfig, FPOCheetahConfig) else (6, 5))
 
 
 # The ratio before the first step ---------------------------------------------------------------------------------

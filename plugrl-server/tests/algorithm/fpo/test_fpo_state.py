@@ -5,10 +5,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from plugrl_server.algorithm.fpo import fpo
-from plugrl_server.algorithm.fpo.fpo_config import FPOCheetahConfig, FPOConfig, FPOPlusPlusConfig
+from plugrl_server.algorithm.fpo.fpo_config import (
+    FPOCheetahConfig,
+    FPOConfig,
+    FPOPlusPlusConfig,
+    FPOPlusPlusFinetuneConfig,
+)
 from plugrl_server.common.checkpoint_manager import CheckpointError
 
-PRESETS = [FPOConfig, FPOPlusPlusConfig]
+PRESETS = [FPOConfig, FPOPlusPlusConfig, FPOPlusPlusFinetuneConfig, FPOCheetahConfig]
 
 
 @pytest.mark.parametrize("preset", PRESETS)
