@@ -1,4 +1,7 @@
-"""Draw the curves of `results/` and write the table of README.md from them; `--check` only says whether it is fresh."""
+"""Draw the curves of `results/` and write the tables of README.md, here and in each algorithm's folder, from them.
+
+`--check` writes nothing and says whether the tables are fresh.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,14 @@ from rows import ROWS, Row
 
 HERE = Path(__file__).parent
 RESULTS, README = HERE / "results", HERE / "README.md"
+ALGORITHMS = HERE.parents[1] / "plugrl-server/src/plugrl_server/algorithm"
 BEGIN, END = "<!-- table: written by curves.py -->", "<!-- end of table -->"
 HEADER = (
     "| row | algorithm | policy | environment | steps | seeds | our mean of the last 10 reports | per seed "
     "| to reach | published by others | wall time per run |\n|---|---|---|---|---|---|---|---|---|---|---|\n"
+)
+OWN_HEADER = (
+    "| row | variant | policy | environment | steps | by seed, from 0 | to reach |\n|---|---|---|---|---|---|---|\n"
 )
 
 
@@ -46,8 +53,28 @@ def table(results: Path = RESULTS) -> str:
     return HEADER + "".join(table_line(name, row, load(name, results)) for name, row in ROWS.items())
 
 
+def own_table(algorithm: str, results: Path = RESULTS) -> str:
+    """The rows of one algorithm that were run, for its own README."""
+    lines = [OWN_HEADER]
+    for name, row in ROWS.items():
+        uid, variant = row.algo.split()
+        runs = [run for run in load(name, results) if run["final"] is not None]
+        if uid == algorithm and runs:
+            steps = f"{row.steps:,}" if all(run["finished"] for run in runs) else f"{runs[0]['steps']:,}, cut short"
+            finals = ", ".join(f"{run['final']:.1f}" for run in runs)
+            reach = "-" if row.reach is None else f"{row.reach:g}"
+            lines.append(f"| `{name}` | {variant} | {row.policy} | {row.env} | {steps} | {finals} | {reach} |\n")
+    return "".join(lines)
+
+
+def pages() -> dict[Path, str]:
+    """Each file with a table, and the table that belongs there."""
+    algorithms = sorted({row.algo.split()[0] for row in ROWS.values()})
+    return {README: table(), **{ALGORITHMS / uid / "README.md": own_table(uid) for uid in algorithms}}
+
+
 def with_table(text: str, content: str) -> str:
-    """README's text with the part between the two marks replaced."""
+    """A page's text with the part between the two marks replaced."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{content}{END}{after}"
@@ -76,13 +103,17 @@ def draw(name: str, row: Row, results: Path = RESULTS) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Draw and write, or check."""
     parser = argparse.ArgumentParser(description="Curves and table of the learning results.")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when README.md is out of date")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when a table is out of date")
     args = parser.parse_args(argv)
-    text = README.read_text(encoding="utf-8")
-    fresh = with_table(text, table())
+    stale = 0
+    for page, content in pages().items():
+        text = page.read_text(encoding="utf-8")
+        fresh = with_table(text, content)
+        stale += fresh != text
+        if not args.check:
+            page.write_text(fresh, encoding="utf-8")
     if args.check:
-        return int(fresh != text)
-    README.write_text(fresh, encoding="utf-8")
+        return int(stale > 0)
     for name, row in ROWS.items():
         if load(name):
             draw(name, row)

@@ -89,8 +89,21 @@ def test_the_table_says_what_was_not_run_and_what_was_cut_short(tmp_path):
     assert "stopped" not in whole
 
 
-def test_the_committed_table_is_that_of_the_committed_results():
+def test_an_algorithms_own_table_has_its_runs_and_no_others(tmp_path):
+    run = {"seed": 0, "final": 470.0, "steps": 5000, "finished": True}
+    for name in ("ppo-cartpole", "sac-pendulum"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "seed0.json").write_text(json.dumps(run))
+    lines = curves.own_table("ppo", tmp_path).splitlines()[2:]
+    assert lines == ["| `ppo-cartpole` | discrete | categorical-policy default | CartPole-v1 | 100,000 | 470.0 | 475 |"]
+    (tmp_path / "ppo-cartpole" / "seed0.json").write_text(json.dumps({**run, "finished": False}))
+    assert "| 5,000, cut short |" in curves.own_table("ppo", tmp_path)
+
+
+def test_the_committed_tables_are_those_of_the_committed_results(tmp_path, monkeypatch):
     assert curves.main(["--check"]) == 0
+    monkeypatch.setattr(curves, "pages", lambda: {curves.ALGORITHMS / "ppo" / "README.md": curves.own_table("sac")})
+    assert curves.main(["--check"]) == 1
 
 
 def test_a_curve_is_drawn(tmp_path):
