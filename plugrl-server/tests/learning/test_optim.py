@@ -68,7 +68,7 @@ def test_rule_7_updates_below_the_resolution_of_the_weights_add_up_in_a_float32_
     assert weight.item() == pytest.approx(253, abs=1)  # each step of 0.01 alone would be rounded away
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_state_round_trips_and_training_goes_on_the_same(dtype):
     first, second = network().to(dtype), network().to(dtype)
     one, two = (FlatAdam([Group(list(model.parameters()), 0.01)]) for model in (first, second))
@@ -119,7 +119,7 @@ def test_a_group_that_does_not_step_neither_moves_nor_counts(weight_decay, clip)
     assert change == pytest.approx(0.01, rel=1e-3)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_the_state_of_one_group_goes_into_several_of_the_same_parameters(dtype):
     whole, apart = network().to(dtype), network().to(dtype)
     one, two = FlatAdam([Group(list(whole.parameters()), 0.01)]), FlatAdam([Group(p, 0.01) for p in parts(apart)])
@@ -163,7 +163,7 @@ def test_the_module_sees_loaded_and_updated_weights():
     assert model[2].bias.item() == pytest.approx(0.1, rel=1e-4)  # the first step of Adam is the learning rate
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_weights_of_a_group_are_read_and_set_as_one_tensor(dtype):
     model = network().to(dtype)
     first, second = parts(model)
@@ -172,7 +172,7 @@ def test_weights_of_a_group_are_read_and_set_as_one_tensor(dtype):
     weights = optimizer.weights(0).clone()
     assert torch.equal(weights, torch.cat([parameter.detach().float().reshape(-1) for parameter in first]))
     optimizer.set_weights(0, weights + 0.001)
-    assert torch.equal(optimizer.weights(0), weights + 0.001)  # also what bfloat16 cannot tell apart
+    assert torch.equal(optimizer.weights(0), weights + 0.001)  # also what narrow weights cannot tell apart
     assert torch.equal(torch.cat([p.detach().reshape(-1) for p in first]), (weights + 0.001).to(dtype))
     assert all(torch.equal(parameter, old) for parameter, old in zip(second, before, strict=True))
 

@@ -313,14 +313,15 @@ def test_rule_6_the_device_is_not_waited_for_in_every_mini_batch(make_dppo, wait
     assert few == many > 0
 
 
-def test_rule_7_bfloat16_weights_follow_float32_masters(make_dppo, bandit, iterate):
-    algorithm = make_dppo(policy={"dtype": "bfloat16"}, learning_rate=1e-5)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_rule_7_narrow_weights_follow_float32_masters(make_dppo, bandit, iterate, dtype):
+    algorithm = make_dppo(policy={"dtype": dtype}, learning_rate=1e-5)
     metrics = iterate(algorithm, bandit, 2)
     assert all(np.isfinite(value) for value in metrics.values())
     weights = torch.cat([parameter.detach().flatten() for parameter in algorithm.policy.actor_parameters()])
     master = algorithm.optimizer.state_dict()["groups"][0]["master"]
-    assert (weights.dtype, master.dtype) == (torch.bfloat16, torch.float32)
-    assert torch.equal(weights, master.bfloat16())
+    assert (weights.dtype, master.dtype) == (getattr(torch, dtype), torch.float32)
+    assert torch.equal(weights, master.to(weights.dtype))
     assert not torch.equal(weights.float(), master)
 
 

@@ -364,15 +364,17 @@ def test_rule_6_the_device_is_not_waited_for_in_every_mini_batch(make_fpo, waits
     assert few == many > 0
 
 
-def test_rule_7_bfloat16_weights_learn_through_float32_masters(make_fpo, bandit, iterate):
-    algorithm = make_fpo(policy={"dtype": "bfloat16"}, preset=FPOPlusPlusConfig, ema_start=0, learning_rate=1e-5)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_rule_7_narrow_weights_learn_through_float32_masters(make_fpo, bandit, iterate, dtype):
+    algorithm = make_fpo(policy={"dtype": dtype}, preset=FPOPlusPlusConfig, ema_start=0, learning_rate=1e-5)
     before = algorithm.optimizer.weights(0).clone()
     iterate(algorithm, bandit, 2)
     after = algorithm.optimizer.weights(0)
     assert 0 < (after - before).abs().max() < 1e-3  # below what a bfloat16 near 1 tells apart
     weights = list(algorithm.policy.actor_parameters())
-    assert all(weight.dtype == torch.bfloat16 for weight in weights)
-    assert torch.equal(torch.cat([weight.detach().reshape(-1) for weight in weights]), after.bfloat16())
+    assert {weight.dtype for weight in weights} == {getattr(torch, dtype)}
+    rounded = torch.cat([weight.detach().reshape(-1) for weight in weights])
+    assert torch.equal(rounded, after.to(rounded.dtype))
 
 
 def test_it_refuses_a_policy_without_a_flow():

@@ -278,12 +278,13 @@ def test_rule_6_the_device_is_not_waited_for_in_every_mini_batch(make_ppo, waits
     assert few == many > 0
 
 
-def test_rule_7_bfloat16_weights_are_trained_through_float32_masters(make_ppo, bandit, iterate):
-    algorithm = make_ppo(policy={"dtype": "bfloat16"}, learning_rate=1e-5, anneal_learning_rate=False)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_rule_7_narrow_weights_are_trained_through_float32_masters(make_ppo, bandit, iterate, dtype):
+    algorithm = make_ppo(policy={"dtype": dtype}, learning_rate=1e-5, anneal_learning_rate=False)
     before = copy.deepcopy(algorithm.policy.state_dict())
     iterate(algorithm, bandit, 12)
     after = algorithm.policy.state_dict()
-    assert after["actor.2.weight"].dtype == torch.bfloat16
+    assert after["actor.2.weight"].dtype == getattr(torch, dtype)
     assert after["normalizer.count"].dtype == torch.float64
     # A step of 1e-5 is below the resolution of most weights; 192 of them are not.
     changed = (before["actor.2.weight"] != after["actor.2.weight"]).float().mean()

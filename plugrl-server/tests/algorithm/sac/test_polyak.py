@@ -22,9 +22,10 @@ def test_targets_begin_equal_to_their_source_and_follow_it():
     torch.testing.assert_close(targets[1], torch.arange(6.0, 10.0) + 19)
 
 
-def test_rule_7_narrow_targets_follow_through_float32():
-    """A step of 0.005 of 1 is below what bfloat16 resolves at 100."""
-    targets = parameters((1,), dtype=torch.bfloat16)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_rule_7_narrow_targets_follow_through_float32(dtype):
+    """A step of 0.005 of 1 is below what either resolves at 100."""
+    targets = parameters((1,), dtype=dtype)
     source = torch.tensor([100.0])
     target = PolyakTarget(targets, source)
     source += 1
@@ -33,7 +34,7 @@ def test_rule_7_narrow_targets_follow_through_float32():
     assert target.master.item() == pytest.approx(101, abs=0.01)
     assert targets[0].item() == 101
 
-    other = PolyakTarget(parameters((1,), dtype=torch.bfloat16), torch.zeros(1))
+    other = PolyakTarget(parameters((1,), dtype=dtype), torch.zeros(1))
     other.load_state_dict(target.state_dict())
     assert other.master.item() == target.master.item()
 

@@ -208,9 +208,10 @@ def test_rule_6_an_update_does_not_wait_for_the_device(device_waits):
     assert device_waits, "they are noticed where there are any"
 
 
-def test_rule_7_narrow_weights_are_trained_through_float32():
-    """An update of 1e-6 is far below bfloat16's resolution, and still adds up: in the actor, critics and targets."""
-    learner = make_learner(policy={"dtype": "bfloat16"}, learning_rate=1e-6, critic_learning_rate=1e-6)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_rule_7_narrow_weights_are_trained_through_float32(dtype):
+    """An update of 1e-6 is far below their resolution, and still adds up: in the actor, critics and targets."""
+    learner = make_learner(policy={"dtype": dtype}, learning_rate=1e-6, critic_learning_rate=1e-6)
     masters = learner.actor_optimizer.weights(0), learner.critic_optimizer.weights(0), learner.targets.master
     before = [master.clone() for master in masters]
     for seed in range(20):
@@ -219,7 +220,8 @@ def test_rule_7_narrow_weights_are_trained_through_float32():
         assert master.dtype == torch.float32
         assert 0 < (master - old).abs().max() < 1e-4
     flat = torch.cat([parameter.reshape(-1) for parameter in learner.policy.critic_parameters()])
-    torch.testing.assert_close(flat, learner.critic_optimizer.weights(0).bfloat16())
+    assert flat.dtype == getattr(torch, dtype)
+    torch.testing.assert_close(flat, learner.critic_optimizer.weights(0).to(flat.dtype))
 
 
 def test_a_normaliser_moves_as_frames_come():

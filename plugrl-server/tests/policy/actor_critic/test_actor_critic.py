@@ -82,12 +82,13 @@ def test_normalisation_can_be_left_out():
     assert torch.equal(plain.features(features), features)
 
 
-def test_values_are_float32_whatever_the_weights():
-    narrow = policy(dtype="bfloat16")
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_values_are_float32_whatever_the_weights(dtype):
+    narrow = policy(dtype=dtype)
     value = narrow.value(narrow.features(torch.randn(4, 3)))
     assert value.shape == (4,)
     assert value.dtype == torch.float32
-    assert next(narrow.parameters()).dtype == torch.bfloat16
+    assert next(narrow.parameters()).dtype == getattr(torch, dtype)
 
 
 def test_a_copy_of_a_policy_is_independent():

@@ -156,9 +156,10 @@ def test_frozen_weights_are_no_parameters_and_are_saved_with_the_rest():
     assert chain_of(other)[0, -1, 0, 0] == 15
 
 
-def test_bfloat16_weights_take_bfloat16_features_and_leave_the_chain_in_float32():
-    policy = make(dtype="bfloat16")
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_narrow_weights_take_narrow_features_and_leave_the_chain_in_float32(dtype):
+    policy = make(dtype=dtype)
     features = policy.features(policy.observe(policy.fake_obs(2)))
-    assert features.dtype == policy.weight.dtype == torch.bfloat16
+    assert features.dtype == policy.weight.dtype == getattr(torch, dtype)
     assert policy.value(features).dtype == torch.float32
     assert chain_of(policy).dtype == np.float32

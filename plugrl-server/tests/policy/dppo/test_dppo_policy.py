@@ -22,7 +22,7 @@ def test_the_default_is_built_and_acts():
     assert state["chain"].shape == (2, 21, 4, 2)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_noise_and_values_are_float32_of_any_weights(dtype):
     policy = make(dtype=dtype)
     features = policy.features(np.ones((6, 3), np.float32))

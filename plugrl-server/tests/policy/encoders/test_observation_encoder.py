@@ -62,7 +62,10 @@ def test_every_layer_is_orthogonal():
             torch.testing.assert_close(gram, 2 * torch.eye(len(gram)), atol=1e-4, rtol=0)
 
 
-def test_narrow_weights_give_narrow_vectors():
-    encode = encoder(shapes={"wrist": (36, 36, 3)}).to(torch.bfloat16)
-    features = {"states": torch.randn(2, 3, dtype=torch.bfloat16), "images": {"wrist": pixels(2, (36, 36, 3))}}
-    assert encode(features).dtype == torch.bfloat16
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_narrow_weights_give_narrow_vectors(dtype):
+    encode = encoder(shapes={"wrist": (36, 36, 3)}).to(dtype)
+    features = {"states": torch.randn(2, 3, dtype=dtype), "images": {"wrist": pixels(2, (36, 36, 3))}}
+    vectors = encode(features)
+    assert vectors.dtype == dtype
+    assert torch.isfinite(vectors).all()

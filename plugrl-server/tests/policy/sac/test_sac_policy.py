@@ -163,9 +163,10 @@ def test_everything_that_is_learned_is_in_the_state_dict():
         assert any(name.startswith(f"{part}.") for name in names), part
 
 
-def test_narrow_weights_have_a_float32_temperature():
-    policy = make_policy(dtype="bfloat16")
-    assert policy.actor[0].weight.dtype == torch.bfloat16
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_narrow_weights_have_a_float32_temperature(dtype):
+    policy = make_policy(dtype=dtype)
+    assert policy.actor[0].weight.dtype == getattr(torch, dtype)
     assert policy.log_alpha.dtype == torch.float32
     features = policy.features(policy.observe(observation(4)))
     chunks, log_prob = policy.sample(policy.encode(features), torch.zeros(4, 2))
