@@ -1,8 +1,8 @@
 """PPO's learn step as one writes it by hand for one experiment: the floor that `learner.py` holds ours against.
 
 The same mathematics as `plugrl_server.algorithm.ppo` with its default flags, and nothing else: rollouts of equal length
-stacked as [T, E, ...], mini-batches by index-select, no logging, no chains, no checkpoints. A test takes both through
-the same rollout and compares the weights.
+stacked as [T, E, ...], mini-batches by one `torch.index_select` of each stacked tensor, no logging, no chains, no
+checkpoints. A test takes both through the same rollout and compares the weights.
 """
 
 from __future__ import annotations
@@ -102,20 +102,32 @@ class BarePPO:
             last_value = self.net.critic(self.normalized(rollout.last_obs)).squeeze(-1)
             values = torch.cat([old_value.view_as(rollout.reward), last_value[None]])
             advantage = gae(self.scaled(rollout), values, rollout.done, s.gamma, s.gae_lambda)
-            returns = (advantage + values[:-1]).flatten()
-            advantage = advantage.flatten()
+            returns = advantage + values[:-1]
+        frames = (obs, action, old_log_prob, old_value, advantage.flatten(), returns.flatten())
         for _ in range(s.update_epochs):
             order = torch.randperm(len(obs), generator=self.generator)
             for index in order.split(s.batch_size):
-                log_prob, entropy, value = self.net.evaluate(obs[index], action[index])
-                ratio = (log_prob - old_log_prob[index]).exp()
-                a, r, v = advantage[index], returns[index], old_value[index]
-                a = (a - a.mean()) / (a.std() + 1e-8)
-                policy_loss = -torch.min(a * ratio, a * ratio.clamp(1 - s.clip_coef, 1 + s.clip_coef)).mean()
-                clipped = v + (value - v).clamp(-s.clip_coef, s.clip_coef)
-                value_loss = 0.5 * torch.max((value - r).square(), (clipped - r).square()).mean()
-                self.step(policy_loss - s.ent_coef * entropy + s.vf_coef * value_loss)
+                self.step(self.loss(*(stacked.index_select(0, index) for stacked in frames)))
         self.of_obs.update(rollout.obs.flatten(0, 1))
+
+    def loss(
+        self,
+        obs: torch.Tensor,
+        action: torch.Tensor,
+        old_log_prob: torch.Tensor,
+        old_value: torch.Tensor,
+        advantage: torch.Tensor,
+        returns: torch.Tensor,
+    ) -> torch.Tensor:
+        """PPO's loss of a mini-batch."""
+        s, clip = self.settings, self.settings.clip_coef
+        log_prob, entropy, value = self.net.evaluate(obs, action)
+        ratio = (log_prob - old_log_prob).exp()
+        a = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+        policy_loss = -torch.min(a * ratio, a * ratio.clamp(1 - clip, 1 + clip)).mean()
+        clipped = old_value + (value - old_value).clamp(-clip, clip)
+        value_loss = 0.5 * torch.max((value - returns).square(), (clipped - returns).square()).mean()
+        return policy_loss - s.ent_coef * entropy + s.vf_coef * value_loss
 
     def step(self, loss: torch.Tensor) -> None:
         """One optimizer step."""
