@@ -1,8 +1,10 @@
 """DPPO's configuration: presets, and what is refused (rule 8)."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
+from plugrl_server.algorithm.dppo import dppo_config
 from plugrl_server.algorithm.dppo.dppo_config import DPPOConfig, DPPOFinetuneConfig
 from plugrl_server.algorithm.registration import list_algos
 from plugrl_server.common.config_error import ConfigError
@@ -26,6 +28,21 @@ def test_the_paper_s_fine_tuning():
     assert (config.batch_size, config.update_epochs, config.finetuned_steps) == (5000, 5, 10)
     assert (config.learning_rate, config.critic_learning_rate, config.clip_coef) == (1e-4, 1e-3, 0.01)
     assert (config.gamma, config.gamma_denoising, config.target_kl) == (0.99, 0.99, 1.0)
+
+
+def test_the_locomotion_variants_are_the_default_but_for_the_flags_in_the_readme():
+    readme = Path(dppo_config.__file__).with_name("README.md").read_text()
+    _, _, section = readme.partition("## The locomotion variants\n")
+    rows = [line.strip("| ").split(" | ") for line in section.split("\n## ")[0].splitlines() if line.startswith("| ")]
+    columns = {name.strip("`"): values for name, *values in zip(*rows, strict=True)}
+    fields = [flag.strip("`").removeprefix("--algo.").replace("-", "_") for flag in columns.pop("flag")]
+    assert [*columns] == ["default", "hopper", "walker", "cheetah"]
+    words = {"no": False, "yes": True, "none": None}
+    for variant, values in columns.items():
+        numbers = [words[value] if value in words else float(value) for value in values]
+        told = dict(zip(fields, numbers, strict=True))
+        config = list_algos()["dppo"][variant]()
+        assert dataclasses.asdict(config) == {**dataclasses.asdict(DPPOConfig()), **told}
 
 
 def test_rule_8_random_weights_are_not_fine_tuned_unless_the_policy_brings_its_own():
