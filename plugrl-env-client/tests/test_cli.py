@@ -125,6 +125,10 @@ def test_lesson_28_a_mistake_is_named_without_a_traceback(capsys, arguments, say
             "classic-v1 --env.vectorization own --runner.max-episode-steps 5",
             "--runner.max-episode-steps: CartPole-v1 resets itself",
         ),
+        ("classic-v1 --env.image-keys foo", "--env.image-keys foo: the env has no such entry; it has states: obs"),
+        ("classic-v1 --env.name Pendulum", "--env.name Pendulum: did you mean Pendulum-v1"),
+        ("gym-v1 --env.id Nothing-v0", "cannot make Nothing-v0"),
+        ("dummy-v1 --env.info-keys a", "--env.info-keys a: dummy-v1 has no info to send"),
     ],
 )
 @pytest.mark.parametrize("more", ["", " --num-envs 2 --num-groups 2", " --num-envs 2 --num-procs 2"])
@@ -132,8 +136,19 @@ def test_flags_that_do_not_go_with_the_env_are_a_mistake_too(capsys, arguments, 
     assert main((arguments + more).split()) == 2
     out, err = capsys.readouterr()
     assert out == "", "there is nothing to sum up"
+    assert sum(says in line for line in err.splitlines()) == 1
     assert says in err.splitlines()[-1]
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("SERVER_PORT", "many"), ("SERVER_PORT", "0"), ("CLIENT_OFFSET", "first")]
+)
+def test_a_mistake_in_a_variable_is_one_line(capsys, monkeypatch, variable, value):
+    monkeypatch.setenv(f"PLUGRL_{variable}", value)
+    assert main(["dummy-v1"]) == 2
+    (error,) = capsys.readouterr().err.splitlines()
+    assert error.startswith(f"plugrl-run-env-client: PLUGRL_{variable}=")
 
 
 @pytest.mark.parametrize("arguments", [["dummy-v1", "--no-such-flag"], ["dummy-v1", "--num-envs", "many"], ["gym-v1"]])

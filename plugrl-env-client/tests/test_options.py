@@ -55,6 +55,13 @@ def test_a_variable_that_is_no_number_is_named(monkeypatch, name, read):
         read()
 
 
+@pytest.mark.parametrize("port", ["0", "-1", "65536"])
+def test_a_variable_that_is_no_port_is_named(monkeypatch, port):
+    monkeypatch.setenv("PLUGRL_SERVER_PORT", port)
+    with pytest.raises(OptionError, match=f"PLUGRL_SERVER_PORT={port} in the environment: expected 1 to 65535"):
+        ClientOptions()
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -80,11 +87,18 @@ def test_a_variable_that_is_no_number_is_named(monkeypatch, name, read):
         ({"num_groups": 0}, "--num-groups 0: expected at least 1"),
         ({"num_envs": 3, "num_groups": 4}, "--num-groups 4: more than --num-envs 3"),
         ({"num_envs": 5, "num_procs": 2, "num_groups": 3}, "--num-groups 3 in each of --num-procs 2: more than"),
-        ({"num_envs": 4, "num_procs": 2, "num_groups": 2, "num_steps": 3}, "--num-steps 3: expected at least 4"),
+        ({"num_envs": 2, "num_procs": 2, "num_steps": 1}, "--num-steps 1: .* 2, to be shared by --num-procs 2$"),
+        (
+            {"num_envs": 4, "num_procs": 2, "num_groups": 2, "num_steps": 3},
+            "--num-steps 3: expected at least 4, to be shared by --num-procs 2 times --num-groups 2",
+        ),
         ({"num_envs": 4, "num_groups": 2, "spin_us": 100.0}, "--spin-us 100 with --num-groups 2: a group that spins"),
         ({"num_steps": 0}, "--num-steps 0"),
         ({"num_episodes": 0}, "--num-episodes 0"),
-        ({"num_envs": 4, "num_procs": 4, "num_episodes": 3}, "--num-episodes 3: expected at least 4"),
+        (
+            {"num_envs": 4, "num_groups": 4, "num_episodes": 3},
+            "--num-episodes 3: .* shared by --num-groups 4$",
+        ),
         ({"max_reconnects": -1}, "--max-reconnects -1: expected at least 0"),
         ({"max_frame_mib": 0}, "--max-frame-mib 0"),
         ({"spin_us": -1.0}, "--spin-us -1: expected auto, or 0 to 1,000,000"),

@@ -10,7 +10,7 @@ import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from plugrl_env_client.envs.base_env import BaseEnvConfig
-from plugrl_env_client.link.address import Address, AddressError, parse_address
+from plugrl_env_client.link.address import MAX_PORT, Address, AddressError, parse_address
 from plugrl_env_client.recording.recorder_options import RecorderOptions
 
 HOST_VARIABLE = "PLUGRL_SERVER_HOST"
@@ -33,7 +33,10 @@ def _default_host() -> str:
 
 
 def _default_port() -> int:
-    return _whole(PORT_VARIABLE, os.environ.get(PORT_VARIABLE) or "8000")
+    port = _whole(PORT_VARIABLE, os.environ.get(PORT_VARIABLE) or "8000")
+    if not 1 <= port <= MAX_PORT:
+        raise OptionError(f"{PORT_VARIABLE}={port} in the environment: expected 1 to {MAX_PORT}")
+    return port
 
 
 @dataclasses.dataclass
@@ -203,12 +206,20 @@ class ClientOptions:
                 f"--spin-us {self.spin_us:g} with --num-groups {self.num_groups}: a group that spins keeps the others "
                 "from stepping; expected auto or 0"
             )
-        for flag, value in (("--num-episodes", self.num_episodes), ("--num-steps", self.num_steps)):
-            _at_least(flag, value, groups)
+        self._check_limits(groups)
         if self.exp_name is not None and (
             self.exp_name in ("", ".", "..") or any(char in self.exp_name for char in "/\\\0")
         ):
             raise OptionError(f"--exp-name {self.exp_name!r}: expected a plain folder name")
+
+    def _check_limits(self, groups: int) -> None:
+        """Every group has something to do."""
+        among = [("--num-procs", self.num_procs), ("--num-groups", self.num_groups)]
+        sharing = " times ".join(f"{flag} {count}" for flag, count in among if count > 1)
+        for flag, value in (("--num-episodes", self.num_episodes), ("--num-steps", self.num_steps)):
+            _at_least(flag, value, 1)
+            if value is not None and value < groups:
+                raise OptionError(f"{flag} {value}: expected at least {groups}, to be shared by {sharing}")
 
     def _check_real_time(self) -> None:
         runner = self.runner

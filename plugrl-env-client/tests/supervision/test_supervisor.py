@@ -122,3 +122,11 @@ def test_without_a_folder_the_logs_of_a_good_run_leave_no_trace(fake_server, act
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     assert main(dummy(fake_server(script), "--num-steps", "40")) == 0
     assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_nor_do_those_of_a_mistake_in_the_flags(tmp_path, monkeypatch):
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    arguments = ["classic-v1", "--env.name", "Nope-v1", "--num-envs", "2", "--num-procs", "2", "--server-port", "1"]
+    assert main(arguments) == 2
+    assert list((tmp_path / "temporary").iterdir()) == []

@@ -4,6 +4,8 @@ import dataclasses
 import ipaddress
 from urllib.parse import urlsplit
 
+MAX_PORT = 65_535
+
 
 class AddressError(ValueError):
     """A host or port that cannot be one: the text names the flag."""
@@ -61,8 +63,8 @@ def _parse_url(url: str, port: int) -> Address:
 
 
 def _checked(port: int) -> int:
-    if not 1 <= port <= 65535:
-        raise AddressError(f"--server-port {port}: expected 1 to 65535")
+    if not 1 <= port <= MAX_PORT:
+        raise AddressError(f"--server-port {port}: expected 1 to {MAX_PORT}")
     return port
 
 

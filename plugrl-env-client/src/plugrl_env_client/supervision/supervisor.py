@@ -64,7 +64,7 @@ def supervise(run: Run, *, interrupts: Interrupts, show: Show, interval: float) 
             for child in children:
                 child.kill()
         finished = supervisor.finished(interrupted=interrupts.requested)
-        logs.are_wanted = finished.error is not None
+        logs.are_wanted = finished.error is not None and not finished.usage
     return Supervised(finished, [child.status for child in children])
 
 
@@ -142,10 +142,11 @@ class _Supervisor:
         told = "".join(f"\n    {line}" for line in failure.last_lines)
         told = f"{failure.text}. Its last lines, from {child.log}:{told}" if told else failure.text
         if failure.final or self._used == self._restarts or self._until < math.inf:
-            _logger.error("%s", told)
+            usage = child.finished is not None and child.finished.usage
+            if not usage:  # a mistake in the flags is the same in all processes, and said at the end
+                _logger.error("%s", told)
             if self._error is None:
-                self._error = failure.text
-                self._usage = child.finished is not None and child.finished.usage
+                self._error, self._usage = failure.text, usage
             return
         self._used += 1
         delay = child.restart_later()
