@@ -19,6 +19,7 @@ from plugrl_server.algorithm.ppo.ppo_config import PPOConfig
 from plugrl_server.algorithm.registration import ALGORITHMS
 from plugrl_server.algorithm.sac.sac import SAC
 from plugrl_server.algorithm.sac.sac_config import SACConfig
+from plugrl_server.learning import trees
 from plugrl_server.policy.builtins import BUILTIN_POLICIES
 from plugrl_server.policy.categorical.categorical_policy import CategoricalPolicy
 from plugrl_server.policy.categorical.categorical_policy_config import CategoricalPolicyConfig
@@ -34,6 +35,7 @@ from plugrl_server.policy.registration import POLICIES
 from plugrl_server.policy.sac.sac_policy import SACPolicy
 from plugrl_server.policy.sac.sac_policy_config import SACPolicyConfig
 from plugrl_server.testing import AlgorithmContract, PolicyContract
+from plugrl_server.testing.comparing import difference
 
 SMALL = PPOConfig(buffer_size=16, batch_size=8, update_epochs=1, save_interval=2, global_steps=10_000)
 
@@ -197,6 +199,13 @@ def test_every_built_in_is_held_to_its_contract(builtin):
     if builtin.uid in KEPT:
         made = kept().make_policy() if of_policies else kept().make_algorithm()
         assert type(made) is (POLICIES if of_policies else ALGORITHMS).get_class(builtin.uid)
+
+
+@pytest.mark.parametrize("contract", [TestPPOOnGaussian, TestPPOOnCategorical, TestFPO, KEPT["dppo"]])
+def test_on_policy_built_ins_size_their_buffers_by_example_train_state(contract):
+    algorithm = contract().build()
+    expected = trees.alloc_like(algorithm.example_train_state(3), algorithm.config.buffer_size)
+    assert difference(algorithm.rollout.train_state, expected) is None
 
 
 class OfSAC(AlgorithmContract):

@@ -86,6 +86,10 @@ class RolloutBuffer:
         """Whether no frame fits any more."""
         return self.size >= self.capacity
 
+    def size_for(self, train_state: Tree) -> None:
+        """Allocate the train states like an example of any number of rows; without it the first frames are one."""
+        self.train_state = trees.alloc_like(train_state, self.capacity)
+
     def add(
         self,
         *,
@@ -116,7 +120,8 @@ class RolloutBuffer:
             raise ValueError(f"{rows} frames do not fit: {self.size} of {self.capacity} are stored.")
         if self.obs is None:
             self.obs = trees.alloc_like(obs, self.capacity)
-            self.train_state = trees.alloc_like(train_state, self.capacity)
+        if self.train_state is None:
+            self.size_for(train_state)
         into = slice(self.size, self.size + rows)
         trees.put(self.obs, into, obs)
         trees.put(self.train_state, into, train_state)

@@ -141,6 +141,21 @@ def test_the_train_state_is_the_sample():
     assert make().example_train_state(3).shape == (3, 1)
 
 
+def test_the_buffer_is_sized_by_example_train_state_before_the_first_frame(monkeypatch):
+    """So who wants half the memory says so there; drawing the example leaves the policy's generator where it was."""
+    algorithm = make()
+    original, drawn = algorithm.example_train_state, algorithm.policy.rng_state()
+    monkeypatch.setattr(algorithm, "example_train_state", lambda n: original(n).astype(np.float16))
+    algorithm.init_optimizers()
+    assert (algorithm.rollout.train_state.shape, algorithm.rollout.train_state.dtype) == ((8, 1), np.float16)
+    assert algorithm.policy.rng_state() == drawn
+    rows = message([1, 2], [3, 4], [0, 0], [NO_NODE] * 2)
+    algorithm.feedback_rows(rows)
+    stored = algorithm.rollout.stored().train_state
+    assert stored.dtype == np.float16
+    np.testing.assert_array_equal(stored, rows.train_state.astype(np.float16))
+
+
 # Advantages ------------------------------------------------------------------------------------------------------
 
 

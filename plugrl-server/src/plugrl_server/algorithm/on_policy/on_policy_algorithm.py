@@ -121,6 +121,10 @@ class OnPolicyAlgorithm(BufferedAlgorithm):
 
     # Acting and storing ------------------------------------------------------------------------------------------
 
+    def init_optimizers(self) -> None:
+        """Size the buffer by `example_train_state`, which wants a whole algorithm; optimizers were built with it."""
+        self.rollout.size_for(self.example_train_state(1))
+
     def infer(self, obs: dict[str, Any]) -> tuple[np.ndarray, PolicyRuntimeState]:
         """Sample a chunk for each environment."""
         actions, runtime_state = self.policy.get_action_and_runtime_state(obs)
