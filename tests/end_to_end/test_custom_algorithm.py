@@ -1,11 +1,17 @@
-"""The custom-algorithm guide's template, verbatim in a package of somebody else's, and the guide's own smoke test."""
+"""The custom-algorithm guide's template, verbatim, in either place the guide names, and the guide's own smoke test."""
 
+import shutil
 import sys
+from pathlib import Path
+
+import plugrl_server
+import pytest
 
 from tests.end_to_end import programs
 
 MODULE = "my_pkg.plugrl_algorithms"
 NAMES = ("dummy-policy", "default", "your-algo", "default")
+OF_CONFIG = "from plugrl_server.algorithm.your_algo.your_algo_config import UID, YourAlgoConfig\n\n"
 CODE = f"import {MODULE}; from plugrl_server.cli import main; main()"
 
 
@@ -45,4 +51,47 @@ def test_a_class_that_is_not_imported_is_a_key_error_after_the_configuration(sta
     configuration, _, error = server.output.partition("KeyError: 'Algorithm half-algo is not registered.'\n")
     assert "algorithm half-algo default" in configuration
     assert "HalfAlgoConfig" in error or "import" in error
+    assert "Traceback" not in server.output
+
+
+@pytest.fixture
+def begin_inside(start, tmp_path):
+    """`begin_inside(imports)`: a server of a copy of plugrl-server, with the template in the files the guide names."""
+    copy = tmp_path / "copy"
+    shutil.copytree(
+        Path(plugrl_server.__file__).parent, copy / "plugrl_server", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    template = (programs.PLUGINS / "my_pkg" / "plugrl_algorithms.py").read_text(encoding="utf-8")
+    config, decorator, algorithm = template.partition("@register_algo(UID)\n")
+    imports = config.partition("UID = ")[0]
+    folder = copy / "plugrl_server" / "algorithm" / "your_algo"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "your_algo_config.py").write_text(config, encoding="utf-8")
+    (folder / "your_algo.py").write_text(imports + OF_CONFIG + decorator + algorithm, encoding="utf-8")
+
+    def begin(imports, *argv):
+        with (copy / "plugrl_server" / "algorithm" / "__init__.py").open("a", encoding="utf-8") as file:
+            file.write(imports)
+        code = f"import sys; sys.path.insert(0, {str(copy)!r}); from plugrl_server.cli import main; main()"
+        return start(sys.executable, "-c", code, *NAMES, "--port", 0, *argv)
+
+    return begin
+
+
+def test_the_template_runs_from_the_files_that_the_guide_names_in_plugrl_server(begin_inside):
+    client = "plugrl-run-env-client dummy-v1 --num-episodes 1"
+    server = begin_inside(
+        "from plugrl_server.algorithm.your_algo import your_algo, your_algo_config\n", "--client", client
+    )
+    assert server.wait() == 0, server.output
+    assert "clients finished at step 25 of 100000" in server.output
+
+
+def test_importing_the_configuration_alone_there_is_the_guide_s_key_error_after_the_configuration(begin_inside):
+    server = begin_inside("from plugrl_server.algorithm.your_algo import your_algo_config\n")
+    assert server.wait() == 1
+    configuration, _, rest = server.output.partition("KeyError: 'Algorithm your-algo is not registered.'\n")
+    assert "algorithm your-algo default: global_steps=100000" in configuration
+    assert "the module of its class was never imported" in rest
     assert "Traceback" not in server.output
