@@ -1,7 +1,11 @@
-"""The page of the run folder describes every metric that a built-in algorithm reports, and none that is not there."""
+"""What a built-in algorithm reports is described, and nothing that is not there: on the page of the run folder, and in
+the README of the algorithm itself."""
 
 import dataclasses
+import importlib
 import re
+from fnmatch import fnmatch
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -72,15 +76,26 @@ def described(page):
 
 
 @pytest.fixture(scope="module")
-def names():
-    """Of all algorithms, of a learner of its own, and what the server's report adds."""
-    of_concurrent = RemoteLearner.metrics(SimpleNamespace(_reports=[], behind=0))
+def of_each():
+    """The names of the metrics of each built-in algorithm."""
     found = {built_in.uid: reported(built_in.uid) for built_in in BUILTIN_ALGORITHMS}
     assert all("losses/" in " ".join(found[uid]) for uid in ("ppo", "sac", "fpo", "dppo"))
-    return {"time/steps_per_second", *of_concurrent}.union(*found.values())
+    found["sac"] |= RemoteLearner.metrics(SimpleNamespace(_reports=[], behind=0)).keys()
+    return found
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_the_page_describes_the_metrics_that_are_reported(page, names):
+def test_the_page_describes_the_metrics_that_are_reported(page, of_each):
+    names = {"time/steps_per_second"}.union(*of_each.values())  # the server's report adds it
     assert names - described(page) == set()
     assert described(page) - names == set()
+
+
+@pytest.mark.parametrize("built_in", BUILTIN_ALGORITHMS, ids=lambda built_in: built_in.uid)
+def test_the_readme_of_an_algorithm_describes_its_metrics(built_in, of_each):
+    """`server/*` stands for all of a group."""
+    readme = Path(importlib.import_module(built_in.config_module).__file__).with_name("README.md")
+    groups = re.findall(r"`(\w+/\*)`", readme.read_text())
+    names = of_each[built_in.uid]
+    assert {name for name in names if not any(fnmatch(name, group) for group in groups)} - described(readme) == set()
+    assert described(readme) - names == set()
