@@ -1,18 +1,21 @@
 """Draw the curves of `results/` and write the tables of README.md, here and in each algorithm's folder, from them.
 
-`--check` writes nothing and says whether the tables are fresh.
+`--check` writes nothing and says whether the tables are fresh. They name the flags in which a run's variant was another
+than it is now, so that a preset cannot be changed beside figures that it did not make.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import dataclasses
 import json
 import statistics
 import sys
 from pathlib import Path
 from typing import Any
 
+from plugrl_server.algorithm.registration import list_algos
 from rows import ROWS, Row
 
 HERE = Path(__file__).parent
@@ -34,15 +37,38 @@ def load(row_name: str, results: Path = RESULTS) -> list[dict[str, Any]]:
     return [json.loads(file.read_text(encoding="utf-8")) for file in files]
 
 
+def changed_since(row: Row, run: dict[str, Any]) -> str:
+    """The flags in which a run differs from its row as it stands now, as that run had them; empty where none does."""
+    uid, variant = row.algo.split()
+    now = json.loads(json.dumps(dataclasses.asdict(list_algos()[uid][variant]()), default=str))
+    then = (run.get("algorithm") or {}).get("config", {})
+    set_by_row = {"global_steps", *(word[7:].replace("-", "_") for word in row.flags.split() if word[:7] == "--algo.")}
+    changed = [name for name in now if name in then and name not in set_by_row and now[name] != then[name]]
+    return ", ".join(f"{name} {then[name]}" for name in changed)
+
+
+def remarks(row: Row, runs: list[dict[str, Any]]) -> str:
+    """What sets runs apart from what the row says: ended early, or trained by a variant that was another then."""
+    cut = [f"seed {run['seed']} stopped at {run['steps']:,}" for run in runs if not run["finished"]]
+    of_flags: dict[str, list[str]] = {}
+    for run in runs:
+        of_flags.setdefault(changed_since(row, run), []).append(str(run["seed"]))
+    older = [
+        f"seed{'s' * (len(seeds) > 1)} {', '.join(seeds)} still with {flags}"
+        for flags, seeds in of_flags.items()
+        if flags
+    ]
+    return f" ({'; '.join(cut + older)})" if cut + older else ""
+
+
 def table_line(name: str, row: Row, runs: list[dict[str, Any]]) -> str:
-    """One line of the table. A run that ended early is named with its step count."""
+    """One line of the table."""
     finals = [run["final"] for run in runs if run["final"] is not None]
     reach = "-" if row.reach is None else f"{row.reach:g}"
     start = f"| `{name}` | {row.algo} | {row.policy} | {row.env} | {row.steps:,} | {len(runs)} of {row.seeds} |"
     if not finals:
         return f"{start} not run | | {reach} | {row.published} | |\n"
-    cut = [f"seed {run['seed']} stopped at {run['steps']:,}" for run in runs if not run["finished"]]
-    mean = f"{statistics.fmean(finals):.1f}" + (f" ({'; '.join(cut)})" if cut else "")
+    mean = f"{statistics.fmean(finals):.1f}{remarks(row, runs)}"
     each = ", ".join(f"{final:.1f}" for final in finals)
     wall = ", ".join(f"{run['wall_seconds']:.0f}" for run in runs)
     return f"{start} {mean} | {each} | {reach} | {row.published} | {wall} s |\n"
@@ -60,10 +86,9 @@ def own_table(algorithm: str, results: Path = RESULTS) -> str:
         uid, variant = row.algo.split()
         runs = [run for run in load(name, results) if run["final"] is not None]
         if uid == algorithm and runs:
-            steps = f"{row.steps:,}" if all(run["finished"] for run in runs) else f"{runs[0]['steps']:,}, cut short"
-            finals = ", ".join(f"{run['final']:.1f}" for run in runs)
+            finals = ", ".join(f"{run['final']:.1f}" for run in runs) + remarks(row, runs)
             reach = "-" if row.reach is None else f"{row.reach:g}"
-            lines.append(f"| `{name}` | {variant} | {row.policy} | {row.env} | {steps} | {finals} | {reach} |\n")
+            lines.append(f"| `{name}` | {variant} | {row.policy} | {row.env} | {row.steps:,} | {finals} | {reach} |\n")
     return "".join(lines)
 
 

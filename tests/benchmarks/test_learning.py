@@ -1,9 +1,11 @@
 import csv
+import dataclasses
 import json
 import sys
 from pathlib import Path
 
 import pytest
+from plugrl_server.algorithm.ppo.ppo_config import PPOPendulumConfig
 
 LEARNING = Path(__file__).resolve().parents[2] / "benchmarks" / "learning"
 sys.path.insert(0, str(LEARNING))
@@ -97,7 +99,16 @@ def test_an_algorithms_own_table_has_its_runs_and_no_others(tmp_path):
     lines = curves.own_table("ppo", tmp_path).splitlines()[2:]
     assert lines == ["| `ppo-cartpole` | discrete | categorical-policy default | CartPole-v1 | 100,000 | 470.0 | 475 |"]
     (tmp_path / "ppo-cartpole" / "seed0.json").write_text(json.dumps({**run, "finished": False}))
-    assert "| 5,000, cut short |" in curves.own_table("ppo", tmp_path)
+    assert "| 470.0 (seed 0 stopped at 5,000) |" in curves.own_table("ppo", tmp_path)
+
+
+def test_a_run_of_a_preset_that_has_changed_since_is_told_from_one_of_today_s():
+    row = dataclasses.replace(ROWS["ppo-pendulum"], flags="--algo.gamma 0.5")
+    now = json.loads(json.dumps(dataclasses.asdict(PPOPendulumConfig())))
+    today, older = ({"seed": seed, "finished": True, "algorithm": {"config": {**now, "gamma": 0.5}}} for seed in (0, 1))
+    older["algorithm"]["config"] |= {"update_epochs": 3, "global_steps": 5, "gone_since": 1}
+    assert curves.remarks(row, [today, older, {**older, "seed": 2}]) == " (seeds 1, 2 still with update_epochs 3)"
+    assert curves.remarks(row, [today]) == ""
 
 
 def test_the_committed_tables_are_those_of_the_committed_results(tmp_path, monkeypatch):
