@@ -24,6 +24,7 @@ from plugrl_protocol.spaces import Declaration
 from plugrl_env_client.chunks import ChunkPlan
 from plugrl_env_client.envs.actions import ActionError, action_rule
 from plugrl_env_client.envs.base_env import BaseEnv, EnvError, Observation, Step
+from plugrl_env_client.envs.returned import FirstLook
 from plugrl_env_client.link.client_link import Link
 from plugrl_env_client.link.interrupts import Interrupted, Interrupts
 from plugrl_env_client.link.reconnect import Reconnector, ServerStopped
@@ -125,7 +126,7 @@ class Rollout:
         self._infos: dict[str, np.ndarray] = {}
         self._reuses = False  # on this connection
         self._changed: np.ndarray | None = None  # b1[n]: shows something else than it reported last; None: nobody
-        self._checked = False
+        self._look = FirstLook(env)
 
     def run(self) -> Outcome:
         """Run to the end.
@@ -149,6 +150,7 @@ class Rollout:
 
     def _begin(self) -> None:
         self._observation = self._env.reset(self._options.seed)
+        self._look.shown("reset", self._observation)
         if self._pacer is not None:
             self._pacer.rested()
         for observer in self._observers:
@@ -308,8 +310,7 @@ class Rollout:
         step = self._env.step(actions)
         if self._pacer is not None:
             self._pacer.stepped()
-        if not self._checked:
-            self._check(step)
+        self._look.stepped(step)
         self._observation = step.observation
         self._infos = dict(step.infos)
         ended = self._plan.record(step.rewards, step.terminated, step.truncated, self._infos.get("success"))
@@ -339,6 +340,7 @@ class Rollout:
         if len(ended):
             before = self._observation.take(held)  # a copy, which the env cannot overwrite
             self._observation = self._env.reset_indices(ended)
+            self._look.shown("reset_indices", self._observation)
             self._rested(ended)
             for observer in self._observers:
                 observer.reset(ended, self._observation)
@@ -382,17 +384,3 @@ class Rollout:
             max_episode_steps=self._options.max_episode_steps or self._env.max_episode_steps,
             client=self._options.client,
         )
-
-    def _check(self, step: Step) -> None:
-        """A family of somebody else's may return anything: say so once, by name."""
-        for name in ("rewards", "terminated", "truncated"):
-            shape = np.shape(getattr(step, name))
-            if shape != (self._env.num_envs,):
-                raise EnvError(f"{self._env.env_id} returned {name} of shape {shape}, expected ({self._env.num_envs},)")
-        if len(step.observation) != self._env.num_envs:
-            raise EnvError(f"{self._env.env_id} returned {len(step.observation)} observations")
-        for key, value in step.infos.items():
-            if not isinstance(value, np.ndarray) or value.shape[:1] != (self._env.num_envs,):
-                what = f"infos[{key!r}], a {type(value).__name__}: expected an array of {self._env.num_envs} rows"
-                raise EnvError(f"{self._env.env_id} returned {what}")
-        self._checked = True

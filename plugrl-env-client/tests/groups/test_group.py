@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from plugrl_env_client.envs.base_env import EnvError
+from plugrl_env_client.envs.base_env import EnvError, Observation
 from plugrl_env_client.envs.dummy_v1 import DummyConfig, DummyEnv
 from plugrl_env_client.envs.gym_families.classic_v1 import ClassicConfig
 from plugrl_env_client.groups.group import Group
@@ -83,6 +83,13 @@ def test_no_server_is_a_failure_with_its_reason():
 def test_envs_that_cannot_be_made_are_an_error_at_once():
     with pytest.raises(EnvError, match="did you mean Pendulum-v1"):
         client("classic-v1", ClassicConfig(name="Pendulum"), options(1))
+
+
+def test_an_observation_that_cannot_be_made_is_told_with_the_env_and_the_entry(monkeypatch):
+    monkeypatch.setattr(DummyEnv, "reset", lambda env, seed: Observation({}, {"at": [[0.0]]}, [""]))
+    finished = client("dummy-v1", DummyConfig(), options(1))
+    assert (finished.outcome, finished.usage) == (Outcome.FAILED, False)
+    assert finished.error == "dummy-v1: observation.states.at: expected float[1,d], got list"
 
 
 def test_actions_that_do_not_fit_are_a_failure_that_names_both_sides(fake_server, actions):

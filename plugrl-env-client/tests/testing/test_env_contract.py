@@ -113,6 +113,18 @@ class TellsInfosAsAList(Walk):
         return told._replace(infos={**told.infos, "k": [1] * self.num_envs})
 
 
+class TellsObjects(Walk):
+    def step(self, actions):
+        told = super().step(actions)
+        return told._replace(infos={**told.infos, "grip": np.array([None] * self.num_envs)})
+
+
+class TellsSuccessInColumns(Walk):
+    def step(self, actions):
+        told = super().step(actions)
+        return told._replace(infos={"success": told.terminated[:, None]})
+
+
 class TellsSuccessInNumbers(Walk):
     def step(self, actions):
         told = super().step(actions)
@@ -288,7 +300,9 @@ BROKEN = {
     CountsRewards: "rewards_and_flags_are_arrays_of_n",
     TellsOneForAll: "infos_can_be_sent",
     TellsInfosAsAList: "infos_can_be_sent",
+    TellsObjects: "infos_can_be_sent",
     TellsSuccessInNumbers: "infos_can_be_sent",
+    TellsSuccessInColumns: "infos_can_be_sent",
     NamesItsEntryEpisode: "infos_can_be_sent",
     ForgetsTheNoise: "the_same_seed_gives_the_same_rollout",
     SeedsAllAlike: "env_i_is_seeded_with_seed_plus_i",
@@ -316,17 +330,22 @@ class TestWalk(EnvContract):
         return Walk(num_envs)
 
 
-def broken_clauses(make, **attributes):
+def complaints(make, **attributes):
+    """What each clause that is broken says."""
     contract = type("Checked", (EnvContract,), {"make_env": lambda _, num_envs: make(num_envs), **attributes})()
-    failed = []
+    said = {}
     for clause in CLAUSES:
         try:
             getattr(contract, f"test_{clause}")()
-        except ContractBroken:
-            failed.append(clause)
+        except ContractBroken as err:
+            said[clause] = str(err)
         except SkipTest:
             continue
-    return failed
+    return said
+
+
+def broken_clauses(make, **attributes):
+    return list(complaints(make, **attributes))
 
 
 @pytest.mark.parametrize(("env", "clause"), BROKEN.items(), ids=[env.__name__ for env in BROKEN])
@@ -344,6 +363,56 @@ def test_there_is_a_broken_env_for_every_clause():
 )
 def test_a_clause_can_be_left_out_on_purpose(attribute, env):
     assert broken_clauses(env, **{attribute: False}) == []
+
+
+def puts(entry, value):
+    """An env that puts something into its observations after they were checked where they were made."""
+
+    class Puts(Walk):
+        def look(self):
+            shown = super().look()
+            (shown.images if entry == "eye" else shown.states)[entry] = value(self.num_envs)
+            return shown
+
+    return Puts
+
+
+class ShowsAMap(Walk):
+    def look(self):
+        return {"at": self.at}
+
+
+@pytest.mark.parametrize(
+    ("env", "says"),
+    [
+        (puts("at", lambda n: [[0.0, 0.0]] * n), "observation.states.at: expected float[{n},d], got list"),
+        (puts("at", np.zeros), "observation.states.at: expected float[{n},d], got float[{n}]"),
+        (
+            puts("eye", lambda n: np.zeros((n, 4, 4, 3))),
+            "observation.images.eye: expected uint8[{n},h,w,c], got float64",
+        ),
+        (ShowsAMap, "observation: expected an Observation, got map"),
+    ],
+    ids=["list", "flat", "float-image", "map"],
+)
+def test_every_clause_that_looks_at_an_observation_names_the_entry_that_is_none(env, says):
+    said = complaints(env)
+    assert {"every_observation_has_a_row_for_each_env", "shapes_and_dtypes_never_change"} <= set(said)
+    texts = [f"what an env shows cannot be sent: {says.format(n=n)}" for n in (1, 3)]
+    assert [told for told in said.values() if not told.startswith(tuple(texts))] == []
+
+
+@pytest.mark.parametrize(
+    ("env", "says"),
+    [
+        (NarrowsInFlight, "step returned states.time as float32[1], one env's first reset as float64[1]."),
+        (TellsInfosAsAList, "infos['k'] is a list, expected an array."),
+        (TellsObjects, "infos cannot be sent: feedback.data.info.grip: dtype: expected"),
+    ],
+)
+def test_the_key_is_named(env, says):
+    (told,) = complaints(env).values()
+    assert told.startswith(says)
 
 
 def test_a_wrong_number_of_envs_is_told():

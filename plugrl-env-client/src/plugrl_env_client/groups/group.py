@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
-from plugrl_protocol.errors import ProtocolError
+from plugrl_protocol.errors import LocalProtocolError, ProtocolError
 
 from plugrl_env_client.envs.actions import ActionError, takes_zeros
 from plugrl_env_client.envs.base_env import BaseEnv, EnvError
@@ -117,7 +117,9 @@ class Group:
         except (GaveUp, ActionError, EnvError, ProtocolError) as err:
             # Flags that do not go with the envs: the rollout cannot be made, or they cannot be recorded as was asked.
             usage = isinstance(err, EnvError if rollout is None else RecordingError)
-            return Finished(Outcome.FAILED, self.snapshot(), str(err), final=True, usage=usage)
+            # What this side cannot send is the env's.
+            text = f"{self._env.env_id}: {err}" if isinstance(err, LocalProtocolError) else str(err)
+            return Finished(Outcome.FAILED, self.snapshot(), text, final=True, usage=usage)
         except Exception as err:  # an env's own failure: whoever wrote it needs the traceback
             if self._interrupts.requested:  # Ctrl-C also reaches the processes that an env may have
                 return Finished(Outcome.INTERRUPTED, self.snapshot())

@@ -6,6 +6,8 @@ from unittest import SkipTest
 import numpy as np
 from plugrl_protocol.observation import Observation
 
+from plugrl_env_client.envs.returned import fault
+
 
 class ContractBroken(AssertionError):  # noqa: N818 - pytest and readers know it as a failed assertion
     """An environment does not keep a clause; the text names the clause and both sides."""
@@ -27,14 +29,21 @@ def skip(reason: str) -> NoReturn:
 
 
 def arrays(observation: Observation) -> dict[str, np.ndarray]:
-    """The arrays of an observation by `images.<name>`, `states.<name>` and `text`."""
+    """The arrays of an observation by `images.<name>`, `states.<name>` and `text`.
+
+    Raises:
+        ContractBroken: It is none, or an entry is no array of the dtype and shape that can be sent.
+    """
+    found = fault(observation)
+    expect(found is None, f"what an env shows cannot be sent: {found}.")
     named = {f"images.{name}": image for name, image in observation.images.items()}
     named |= {f"states.{name}": state for name, state in observation.states.items()}
     return {**named, "text": observation.text}
 
 
 def copied(observation: Observation) -> Observation:
-    """The same observation in memory of its own."""
+    """The same observation in memory of its own; raises as `arrays`."""
+    arrays(observation)
     return observation.take(np.arange(len(observation)))
 
 

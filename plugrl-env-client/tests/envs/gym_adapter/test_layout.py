@@ -51,6 +51,7 @@ def test_rows_can_be_put_back():
         ({"v": 0.0, "t": ""}, r"observes v of shape \(\), its space promises \(3,\)"),
         ({"t": ""}, "observation has no v"),
         (np.zeros(3), "observation has no v"),
+        ({"v": ["a", "b", "c"], "t": ""}, "observes v of <U1, its space promises float32"),
     ],
 )
 def test_an_observation_that_is_not_of_its_space_is_refused_by_name(value, says):
@@ -58,6 +59,27 @@ def test_an_observation_that_is_not_of_its_space_is_refused_by_name(value, says)
     layout.check({"v": np.zeros(3), "t": "text"})
     with pytest.raises(EnvError, match=says):
         layout.check(value)
+
+
+@pytest.mark.parametrize(
+    ("space", "value", "says"),
+    [
+        (VECTOR, np.zeros(3), r"observes obs of shape \(3,\), its space promises \(2, 3\)"),
+        (VECTOR, [np.zeros(3)], r"observes obs of shape \(1, 3\)"),
+        (IMAGE, np.zeros((6, 5, 3), np.uint8), r"observes image of shape \(6, 5, 3\), .* \(2, 6, 5, 3\)"),
+    ],
+)
+def test_a_batch_that_is_not_of_its_space_is_refused_by_name(space, value, says):
+    layout = Layout(space, 2)
+    layout.check(np.zeros((2, *space.shape), space.dtype), batched=True)
+    with pytest.raises(EnvError, match=says):
+        layout.check(value, batched=True)
+
+
+def test_an_image_of_fractions_is_refused_and_not_cut_to_zeros():
+    with pytest.raises(EnvError, match="the env observes image of float32, its space promises uint8"):
+        Layout(IMAGE, 1).check(np.full((6, 5, 3), 0.5, np.float32))
+    Layout(IMAGE, 1).check(np.full((6, 5, 3), 7, np.int64))
 
 
 def test_a_tuple_of_numbers_is_checked_by_its_space_alone():
@@ -98,6 +120,7 @@ def test_a_batch_of_a_vector_env_is_read_like_its_rows(space, num_envs, seed):
     batch = concatenate(space, values, create_empty_array(space, num_envs))
     assert batch_space(space, num_envs).contains(batch)
     by_row, at_once = Layout(space, num_envs), Layout(space, num_envs)
+    at_once.check(batch, batched=True)
     for row, value in enumerate(values):
         by_row.write(row, value)
     at_once.write_batch(batch)

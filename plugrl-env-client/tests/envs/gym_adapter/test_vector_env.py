@@ -247,3 +247,14 @@ def test_seeds_count_up_from_the_first():
         env.reset = lambda seed=None, options=None, env=env: (seen.append(seed), (env.state, {}))[1]
     same.reset(5)
     assert seen == [5, 6]
+
+
+def test_what_is_not_of_the_space_is_refused_by_name():
+    class OneForAll(VectorEnv):
+        num_envs, single_observation_space, single_action_space = 2, spaces.Box(-1, 1, (3,)), spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            return np.zeros(3), {}
+
+    with pytest.raises(EnvError, match=r"observes obs of shape \(3,\), its space promises \(2, 3\)"):
+        GymVectorEnv(OneForAll(), env_id="one").reset(0)

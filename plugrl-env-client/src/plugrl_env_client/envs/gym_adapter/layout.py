@@ -51,21 +51,29 @@ class Layout:
         """The observations of all n envs as last written: views on the buffers."""
         return self._build() if self._has_text else self._observation
 
-    def check(self, value: Any) -> None:
-        """Compare what one env returned with its observation space; NumPy might stretch it to fit.
+    def check(self, value: Any, *, batched: bool = False) -> None:
+        """Compare what one env returned with its observation space; NumPy might stretch or cut it to fit.
+
+        Args:
+            value: the observation of one env.
+            batched: of all n instead, from a vector env.
 
         Raises:
-            EnvError: an entry is missing, or has another shape.
+            EnvError: an entry is missing, has another shape, or is no image of whole numbers or no numbers at all.
         """
         for entry, target in zip(self._entries, self._targets, strict=True):
             try:
                 own = entry.of(value)
             except (KeyError, IndexError, TypeError):
                 raise EnvError(f"the env's observation has no {entry.name}, which its space promises") from None
-            if entry.view is not None and np.shape(own) != target.shape[1:]:
-                raise EnvError(
-                    f"the env observes {entry.name} of shape {np.shape(own)}, its space promises {target.shape[1:]}"
-                )
+            if entry.view is None:
+                continue
+            promised = target.shape if batched else target.shape[1:]
+            if np.shape(own) != promised:
+                raise EnvError(f"the env observes {entry.name} of shape {np.shape(own)}, its space promises {promised}")
+            dtype = np.asarray(own).dtype
+            if dtype.kind not in ("biu" if entry.kind == "images" else "biuf"):
+                raise EnvError(f"the env observes {entry.name} of {dtype}, its space promises {entry.space.dtype}")
 
     def write(self, row: int, value: Any) -> None:
         """Set env `row`'s observation from what that env returned."""

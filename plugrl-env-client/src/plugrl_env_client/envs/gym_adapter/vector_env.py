@@ -59,8 +59,13 @@ class GymVectorEnv(BaseEnv):
         self._next_episode: dict[int, list[Any]] = {}  # SAME_STEP: first observations that have not been shown yet
 
     def reset(self, seed: int | None) -> Observation:
-        """Reset every env; Gymnasium's own vector envs seed env i with `seed + i`."""
+        """Reset every env; Gymnasium's own vector envs seed env i with `seed + i`.
+
+        Raises:
+            EnvError: the env does not observe what its space says.
+        """
         observations, _ = self._env.reset(seed=seed)
+        self._layout.check(observations, batched=True)
         self._next_episode.clear()
         self._layout.write_batch(observations)
         return self._layout.observation
