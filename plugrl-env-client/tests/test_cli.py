@@ -13,6 +13,7 @@ import pytest
 from plugrl_env_client import registration
 from plugrl_env_client.cli import main
 from plugrl_env_client.options import OptionError
+from plugrl_env_client.registration import families
 
 COMMAND = [sys.executable, "-m", "plugrl_env_client.cli"]
 
@@ -52,7 +53,10 @@ def test_without_arguments_the_families_are_listed_and_it_is_a_mistake(capsys):
 def test_lesson_25_a_family_that_is_not_installed_is_marked(capsys, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     main(["--help"])
-    assert "[not installed: pip install 'plugrl-env-client[mujoco]']" in capsys.readouterr().out
+    listing = capsys.readouterr().out
+    for family in families():
+        marked = re.search(rf"^  {family.uid} .*\[not installed: (.*)\]$", listing, re.MULTILINE)
+        assert (marked and marked[1]) == (family.install_command if family.needs else None)
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["classic-v1", "--help"]])

@@ -126,31 +126,73 @@ def test_a_users_family_replaces_the_built_in_one_whoever_comes_first(first, cap
     assert next(family for family in families() if family.uid == "dummy-v1").summary == "A robot."
 
 
-@pytest.mark.parametrize(
-    ("uid", "says"),
-    [
-        ("metaworld-v1", "needs the package metaworld: pip install plugrl-env-client 'metaworld>=3.0'"),
-        ("libero-v1", "needs the package libero: pip install plugrl-env-client 'hf-libero'"),
-        ("robomimic-v1", "needs the package robosuite: pip install plugrl-env-client 'robosuite>=1.4' 'mujoco<3.4'"),
-    ],
-)
-def test_a_package_that_is_no_extra_is_marked_too(monkeypatch, uid, says):
+ISOLATED = "uv run --isolated --no-project --with-editable plugrl-protocol --with-editable"
+MISSING = [
+    (
+        "mujoco-v1",
+        "the extra mujoco",
+        "pip install 'plugrl-env-client[mujoco]'",
+        "uv run --extra mujoco plugrl-run-env-client mujoco-v1",
+    ),
+    (
+        "atari-v1",
+        "the extra atari",
+        "pip install 'plugrl-env-client[atari]'",
+        "uv run --extra atari plugrl-run-env-client atari-v1",
+    ),
+    (
+        "pusht-v1",
+        "the extra pusht",
+        "pip install 'plugrl-env-client[pusht]'",
+        "uv run --extra pusht plugrl-run-env-client pusht-v1",
+    ),
+    (
+        "robotics-v1",
+        "the extra robotics",
+        "pip install 'plugrl-env-client[robotics]' 'mujoco<3.12'",
+        f"{ISOLATED} 'plugrl-env-client[robotics]' --with 'mujoco<3.12' plugrl-run-env-client robotics-v1",
+    ),
+    (
+        "metaworld-v1",
+        "the package metaworld",
+        "pip install plugrl-env-client 'metaworld>=3.0' packaging",
+        f"{ISOLATED} plugrl-env-client --with 'metaworld>=3.0' --with packaging plugrl-run-env-client metaworld-v1",
+    ),
+    (
+        "libero-v1",
+        "the package libero",
+        "pip install plugrl-env-client hf-libero",
+        f"{ISOLATED} plugrl-env-client --with hf-libero plugrl-run-env-client libero-v1",
+    ),
+    (
+        "robomimic-v1",
+        "the package robosuite",
+        "pip install plugrl-env-client 'robosuite>=1.4' 'mujoco<3.4'",
+        f"{ISOLATED} plugrl-env-client --with 'robosuite>=1.4' --with 'mujoco<3.4' plugrl-run-env-client robomimic-v1",
+    ),
+]
+
+
+@pytest.mark.parametrize(("uid", "what", "elsewhere", "in_a_checkout"), MISSING, ids=[row[0] for row in MISSING])
+@pytest.mark.parametrize("is_checkout", [False, True], ids=["elsewhere", "checkout"])
+def test_lesson_25_what_is_missing_is_told_with_the_command_that_brings_it(
+    monkeypatch, uid, what, elsewhere, in_a_checkout, is_checkout
+):
     monkeypatch.setattr(registration.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(EnvError, match=f"{uid} {re.escape(says)}"):
+    monkeypatch.setattr(registration, "_is_checkout", lambda: is_checkout)
+    command = in_a_checkout if is_checkout else elsewhere
+    with pytest.raises(EnvError, match=f"^{re.escape(f'{uid} needs {what}: {command}')}$"):
         make_env(uid, env_config(uid)(), 1)
+    family = next(family for family in families() if family.uid == uid)
+    assert (family.installed, family.install_command) == (False, command)
 
 
-def test_lesson_25_a_missing_extra_is_marked_with_its_install_command(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    family = next(family for family in families() if family.uid == "mujoco-v1")
-    assert not family.installed
-    with pytest.raises(EnvError, match=r"mujoco-v1 needs the extra mujoco: pip install 'plugrl-env-client\[mujoco\]'"):
-        make_env("mujoco-v1", env_config("mujoco-v1")(), 1)
+def test_there_is_such_a_command_for_every_family_that_needs_something():
+    assert {row[0] for row in MISSING} == {family.uid for family in BUILT_IN.values() if family.needs}
 
 
-def test_an_extra_whose_newest_version_does_not_do_is_installed_with_one_that_does():
-    family = next(family for family in families() if family.uid == "robotics-v1")
-    assert family.install_command == "pip install 'plugrl-env-client[robotics]' 'mujoco<3.12'"
+def test_these_tests_run_in_a_checkout():
+    assert registration._is_checkout()
 
 
 def entry_point(monkeypatch, value):

@@ -5,6 +5,7 @@ import contextlib
 import io
 import shlex
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import tyro
 from plugrl_env_client import cli as client_cli
 from plugrl_env_client.options import options_type, reading_none
 from plugrl_env_client.recording.recorder_options import RecordingError
-from plugrl_env_client.registration import env_config
+from plugrl_env_client.registration import BUILT_IN, env_config
 from plugrl_protocol.conformance import cli as conformance_cli
 from plugrl_server import assembly
 from plugrl_server import cli as server_cli
@@ -64,6 +65,12 @@ def test_the_pages_show_commands():
     programs = [program(list(command.argv))[0] for command in COMMANDS]
     assert programs.count(SERVER) > 10
     assert programs.count(CLIENT) > 5
+
+
+@pytest.mark.parametrize("page", ["overview.md", "overview.zh.md"])
+def test_the_page_of_environments_shows_the_commands_that_the_listing_does(page):
+    text = (pages.ROOT / "docs/environments" / page).read_text()
+    assert [family.uid for family in BUILT_IN.values() if family.also and family.install_command not in text] == []
 
 
 @pytest.mark.parametrize(
@@ -215,7 +222,8 @@ def check_installed(name, allowed):
     return look
 
 
-EXTRAS_AND_GROUPS = {"conformance", "mujoco", "wandb", "swanlab", "dev", "docs", "bench"}
+WORKSPACE = tomllib.loads((pages.ROOT / "pyproject.toml").read_text())
+EXTRAS_AND_GROUPS = {*WORKSPACE["project"]["optional-dependencies"], *WORKSPACE["dependency-groups"]}
 CHECKS = {
     SERVER: check_server,
     CLIENT: check_client,

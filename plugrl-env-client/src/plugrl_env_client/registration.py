@@ -11,8 +11,9 @@ import importlib
 import importlib.metadata
 import importlib.util
 import logging
+import shlex
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -53,9 +54,30 @@ class Family:
 
     @property
     def install_command(self) -> str:
-        """How to install what is missing."""
-        package = "plugrl-env-client" if self.extra is None else f"'plugrl-env-client[{self.extra}]'"
-        return " ".join(["pip install", package, *(f"'{requirement}'" for requirement in self.also)])
+        """How to install what is missing, or to run with it."""
+        return install_command(self.extra, self.also, arguments=self.uid)
+
+
+def install_command(extra: str | None, also: Sequence[str] = (), *, arguments: str = "...") -> str:
+    """How to install what is missing; in a checkout of the workspace, which no index knows, how to run with it.
+
+    Args:
+        extra: of this package, or None.
+        also: what else is needed. It may cap what the workspace's packages share, and gets an environment of its own.
+        arguments: what the client is then run with.
+    """
+    package = shlex.quote("plugrl-env-client" if extra is None else f"plugrl-env-client[{extra}]")
+    more = [shlex.quote(requirement) for requirement in also]
+    if not _is_checkout():
+        return " ".join(["pip install", package, *more])
+    run = f"uv run --extra {extra}"
+    if more:
+        run = f"uv run --isolated --no-project --with-editable plugrl-protocol --with-editable {package}"
+    return " ".join([run, *(f"--with {requirement}" for requirement in more), "plugrl-run-env-client", arguments])
+
+
+def _is_checkout() -> bool:
+    return (Path(__file__).parents[3] / "plugrl-protocol/pyproject.toml").is_file()
 
 
 _HOME = "plugrl_env_client.envs."
@@ -83,7 +105,7 @@ BUILT_IN = {
             "Meta-World's 50 manipulation tasks",
             needs="metaworld",
             module="simulators.metaworld_v1",
-            also=("metaworld>=3.0",),
+            also=("metaworld>=3.0", "packaging"),  # which it imports through Gymnasium and does not name
         ),
         Family(
             "libero-v1",

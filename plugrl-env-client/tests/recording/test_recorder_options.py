@@ -48,8 +48,13 @@ def test_mistakes_are_named(settings, named):
 )
 def test_a_missing_extra_is_told_with_its_install_command(monkeypatch, settings, missing, extra):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else object())
-    with pytest.raises(RecordingError, match=rf"needs the extra {extra}: pip install 'plugrl-env-client\[{extra}\]'"):
-        RecorderOptions(**settings).check(4, has_folder=True)
+    for is_checkout, command in (
+        (False, rf"pip install 'plugrl-env-client\[{extra}\]'"),
+        (True, rf"uv run --extra {extra} plugrl-run-env-client \.\.\."),
+    ):
+        monkeypatch.setattr("plugrl_env_client.registration._is_checkout", lambda known=is_checkout: known)
+        with pytest.raises(RecordingError, match=f"needs the extra {extra}: {command}$"):
+            RecorderOptions(**settings).check(4, has_folder=True)
 
 
 def test_a_lerobot_dataset_of_png_needs_no_video_library(monkeypatch):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from plugrl_env_client.envs.base_env import EnvError
+from plugrl_env_client.registration import install_command
 
 DEFAULT_FPS = 30
 
@@ -112,6 +113,4 @@ class RecorderOptions:
             modules = ("pyarrow",)
         for module in modules:
             if importlib.util.find_spec(module) is None:
-                raise RecordingError(
-                    f"--recorder.format {name} needs the extra {extra}: pip install 'plugrl-env-client[{extra}]'"
-                )
+                raise RecordingError(f"--recorder.format {name} needs the extra {extra}: {install_command(extra)}")

@@ -76,7 +76,7 @@ def test_an_unknown_or_bygone_name_is_refused_with_advice():
 
 def test_a_mujoco_that_is_too_new_is_named(monkeypatch):
     monkeypatch.setattr(robotics_v1, "version", lambda name: "3.12.0")
-    with pytest.raises(EnvError, match=r"needs mujoco below 3\.12, this is 3\.12\.0: pip install 'mujoco<3\.12'"):
+    with pytest.raises(EnvError, match=r"needs mujoco below 3\.12, this is 3\.12\.0: uv run .*'mujoco<3\.12'"):
         make_robotics(RoboticsConfig(kwargs=("no_such=1",)), 1)
     monkeypatch.setattr(robotics_v1, "version", lambda name: "3.11.0")
     with pytest.raises(EnvError, match=r"no_such.*\}\)$"):

@@ -5,7 +5,7 @@ from importlib.metadata import version
 
 from plugrl_env_client.envs.base_env import BaseEnv, EnvError
 from plugrl_env_client.envs.gym_flags import GymFlags
-from plugrl_env_client.registration import register_env, register_env_config
+from plugrl_env_client.registration import BUILT_IN, register_env, register_env_config
 
 UID = "robotics-v1"
 TOO_NEW = (3, 12)  # of mujoco: gymnasium-robotics 1.4 compares its enumerations as they were before
@@ -48,5 +48,5 @@ def make_robotics(config: RoboticsConfig, num_envs: int) -> BaseEnv:
         if tuple(int(part) for part in found.split(".")[:2]) < TOO_NEW:
             raise
         too_new = ".".join(str(part) for part in TOO_NEW)
-        advice = f"gymnasium-robotics needs mujoco below {too_new}, this is {found}: pip install 'mujoco<{too_new}'"
+        advice = f"gymnasium-robotics needs mujoco below {too_new}, this is {found}: {BUILT_IN[UID].install_command}"
         raise EnvError(f"{err}; {advice}") from err
