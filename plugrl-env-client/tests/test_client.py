@@ -10,7 +10,7 @@ import pytest
 from plugrl_env_client.client import Finished, _recorder, run_alone, run_client
 from plugrl_env_client.envs.base_env import EnvError
 from plugrl_env_client.envs.dummy_v1 import DummyConfig, DummyEnv
-from plugrl_env_client.groups.share import Share
+from plugrl_env_client.groups.share import Share, whole
 from plugrl_env_client.link.interrupts import Interrupts
 from plugrl_env_client.options import ClientOptions, Run, RunnerOptions
 from plugrl_env_client.recording.formats.npz_files import NpzFiles
@@ -23,9 +23,9 @@ def options(port=1, **changes):
     return dataclasses.replace(ClientOptions(server_port=port, max_reconnects=0), **changes)
 
 
-def client(opts, share=None, *, config=None, show=lambda snapshot: None, interval=1e9):
+def client(opts, share=None, *, config=None, show=lambda snapshot: None, interval=1e9, **more):
     run = Run("dummy-v1", config or DummyConfig(), opts, 0, 0)
-    settings = {"interrupts": Interrupts(), "show": show, "interval": interval}
+    settings = {"interrupts": Interrupts(), "show": show, "interval": interval, **more}
     return run_alone(run, **settings) if share is None else run_client(run, share, **settings)
 
 
@@ -85,6 +85,16 @@ def test_what_is_recorded_is_the_same_however_the_envs_are_divided(fake_server, 
         with np.load(path) as data:
             found[int(data["env"]), int(data["episode"])] = int(data["seed"]) if "seed" in data else None
     assert found == {(env, episode): env if episode == 0 else None for env in (3, 4, 5) for episode in (0, 2)}
+
+
+def test_it_is_said_when_all_has_been_run_and_need_only_be_written(fake_server, actions, tmp_path, monkeypatch):
+    said = []
+    close = Recorder.close
+    monkeypatch.setattr(Recorder, "close", lambda recorder: (said.append("close"), close(recorder)))
+    opts = options(fake_server(serve_for_ever(actions)).port, num_steps=9, **recording(tmp_path))
+    finished = client(opts, whole(opts), writing=lambda: said.append("writing"))
+    assert (finished.error, finished.snapshot.recording.episodes) == (None, 3)
+    assert said == ["writing", "close"]
 
 
 def test_nothing_is_said_of_recording_where_nothing_is_recorded(fake_server, actions):
@@ -221,5 +231,5 @@ def test_recordings_have_the_pace_of_the_run(tmp_path, recorder, pace, expected)
         recorder=RecorderOptions(format=("npz",), folder=tmp_path, fps=recorder), runner=RunnerOptions(fps=pace)
     )
     env = DummyEnv(DummyConfig(), 1)
-    with _recorder(Run("dummy-v1", DummyConfig(), opts, 0, 0)) as made:
+    with _recorder(Run("dummy-v1", DummyConfig(), opts, 0, 0), lambda: None) as made:
         assert made.begin(env, env.reset(0)).fps == expected

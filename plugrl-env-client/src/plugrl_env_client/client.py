@@ -36,6 +36,7 @@ def run_client(
     watch: Callable[[Group], None] = unwatched,
     show: Callable[[Snapshot], None],
     interval: float,
+    writing: Callable[[], None] = lambda: None,
 ) -> Finished:
     """Run one process's share to its end, in `run.options.num_groups` groups.
 
@@ -48,9 +49,10 @@ def run_client(
         watch: called with each group as soon as its envs are made.
         show: called with the counts every `interval` seconds.
         interval: in seconds.
+        writing: called when all has been run, and what is recorded need only be written.
     """
     try:
-        return _run(run, share, interrupts=interrupts, watch=watch, show=show, interval=interval)
+        return _run(run, share, interrupts=interrupts, watch=watch, show=show, interval=interval, writing=writing)
     except EnvError as err:
         return Finished(Outcome.FAILED, nothing_yet(share.num_envs), str(err), final=True, usage=True)
     except Exception as err:  # an env's own failure: whoever wrote it needs the traceback
@@ -68,9 +70,10 @@ def _run(
     watch: Callable[[Group], None],
     show: Callable[[Snapshot], None],
     interval: float,
+    writing: Callable[[], None],
 ) -> Finished:
     groups = share.divided(run.options.num_groups)
-    with _recorder(run) as recorder, _viewer(run, share) as viewer:
+    with _recorder(run, writing) as recorder, _viewer(run, share) as viewer:
 
         def observe(env: BaseEnv) -> Sequence[RolloutObserver]:
             recording = () if recorder is None else (recorder.observer(env),)
@@ -96,7 +99,7 @@ def run_alone(run: Run, *, interrupts: Interrupts, show: Callable[[Snapshot], No
 
 
 @contextlib.contextmanager
-def _recorder(run: Run) -> Iterator[Recorder | None]:
+def _recorder(run: Run, writing: Callable[[], None]) -> Iterator[Recorder | None]:
     """This process's recorder, where something is to be recorded; at the end everything is written."""
     options = run.options
     if not options.recorder.on:
@@ -111,6 +114,7 @@ def _recorder(run: Run) -> Iterator[Recorder | None]:
     try:
         yield recorder
     finally:
+        writing()
         recorder.close()
 
 

@@ -50,7 +50,8 @@ class RunnerOptions:
     """Truncate episodes at this length, where the env itself does not end them earlier."""
 
     seed: int | None = None
-    """Env i is seeded with seed + i, over all processes. None: drawn, shown and recorded."""
+    """Env i is seeded with seed + i, over all processes, but not with --env.vectorization own. None: drawn, shown and
+    recorded."""
 
     fps: float | None = None
     """Run in real time, so many steps a second, as robots do. None: as fast as it goes."""
@@ -95,8 +96,8 @@ class ClientOptions:
 
     hang_timeout: float | Literal["auto"] | None = "auto"
     """Seconds that a process may go without an env step while it is not waiting for the server, before it counts as
-    failed; five times as many before its first step. A number has one process looked after, too. auto: 120. None: as
-    long as it likes."""
+    failed; five times as many before its first step. A recorder that writes nothing for as long has failed, too. A
+    number has one process looked after. auto: 120. None: as long as they like."""
 
     exp_name: str | None = None
     """Keep config.json, summary.json and logs in ./plugrl-client/EXP_NAME."""

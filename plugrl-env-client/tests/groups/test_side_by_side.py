@@ -14,7 +14,9 @@ from plugrl_env_client.envs.gym_families.classic_v1 import ClassicConfig
 from plugrl_env_client.envs.probe_v1 import ProbeConfig
 from plugrl_env_client.groups import side_by_side
 from plugrl_env_client.link.interrupts import Interrupts
-from plugrl_env_client.options import ClientOptions, Run
+from plugrl_env_client.options import ClientOptions, Run, RunnerOptions
+from plugrl_env_client.recording.formats.npz_files import NpzFiles
+from plugrl_env_client.recording.recorder_options import RecorderOptions
 from plugrl_env_client.rollout import Outcome
 
 
@@ -205,6 +207,35 @@ def test_a_group_that_does_not_end_is_named(fake_server, actions, monkeypatch):
     finished = run(fake_server(served(actions)), groups=2, envs=2, interrupts=interrupts)
     stuck.set()
     assert finished.error in [f"group {i} (env {i}) did not end within 0.05 s" for i in (0, 1)]
+
+
+def test_a_group_that_the_recorder_holds_up_is_waited_for(fake_server, actions, tmp_path, monkeypatch):
+    may_write = threading.Event()
+    interrupts = Interrupts()
+    joined = []
+
+    def commit(self, finished):
+        interrupts.requested = True
+        assert may_write.wait(20)
+        return real(self, finished)
+
+    def join(threads, seconds):
+        joined.append(seconds)
+        if len(joined) == 3:
+            may_write.set()
+        real_join(threads, seconds)
+
+    real, real_join = NpzFiles.commit, side_by_side._join
+    monkeypatch.setattr(NpzFiles, "commit", commit)
+    monkeypatch.setattr(side_by_side, "_join", join)
+    monkeypatch.setattr(side_by_side, "GRACE_SECONDS", 0.1)
+    recorder = RecorderOptions(format=("npz",), folder=tmp_path)
+    runner = RunnerOptions(max_episode_steps=4)
+    server = fake_server(served(actions))
+    finished = run(server, groups=2, envs=2, interrupts=interrupts, recorder=recorder, runner=runner)
+    assert (finished.outcome, finished.error) == (Outcome.INTERRUPTED, None)
+    assert len(joined) >= 3
+    assert finished.snapshot.recording.episodes == len(list((tmp_path / "npz").iterdir())) >= 1
 
 
 def test_when_the_server_has_stopped_one_group_the_others_need_not_find_out(fake_server, actions, monkeypatch):

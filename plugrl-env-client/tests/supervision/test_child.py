@@ -6,12 +6,14 @@ import os
 import signal
 
 import pytest
-from plugrl_env_client.client import Share
+from plugrl_env_client.client import Share, Vital
 from plugrl_env_client.envs.dummy_v1 import DummyConfig
 from plugrl_env_client.options import ClientOptions, Run
 from plugrl_env_client.registration import env_config, import_modules
+from plugrl_env_client.reporting.tally import nothing_yet
 from plugrl_env_client.supervision import child as child_module
 from plugrl_env_client.supervision.child import Child
+from plugrl_env_client.supervision.messages import Report
 
 
 @pytest.fixture
@@ -72,6 +74,25 @@ def test_another_life_does_what_is_left(make, fake_server, actions):
     assert (status.state, status.restarts, status.snapshot.steps) == ("ran what was asked for", 2, 30)
     assert status.snapshot.env_steps.tolist() == [15, 15]
     assert [record.exchanges for record in status.snapshot.connections] == [6, 6, 3]
+
+
+def test_a_child_is_writing_as_long_as_it_says_so(make, monkeypatch):
+    now = [1000.0]
+    child = make(server_port=1, max_reconnects=1_000)
+    report = Report(nothing_yet(2), (Vital(7, busy=False),), writing=True)
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    child._take(report)
+    assert not child.is_writing, "it is not alive"
+    child._process = object()
+    child._take(report)
+    assert (child.is_writing, child.status.state) == (True, "writing")
+    now[0] += child_module._NEWS_SECONDS
+    assert not child.is_writing, "it has said nothing for a while"
+    child._take(report)
+    assert child.is_writing
+    child._take(report._replace(writing=False))
+    assert (child.is_writing, child.status.state) == (False, "waiting")
+    child._process = None
 
 
 def test_a_death_is_a_failure_that_may_pass(make):

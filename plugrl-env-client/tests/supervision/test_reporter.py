@@ -31,9 +31,10 @@ def pipe():
     theirs.close()
 
 
-def group(steps):
+def group(steps, *, is_held_up=False):
     snapshot = dataclasses.replace(nothing_yet(2), steps=steps)
-    return types.SimpleNamespace(snapshot=lambda: snapshot, vital=lambda: Vital(steps, busy=True))
+    vital = Vital(steps, busy=not is_held_up)
+    return types.SimpleNamespace(snapshot=lambda: snapshot, vital=lambda: vital, is_held_up=is_held_up)
 
 
 def next_message(pipe):
@@ -54,6 +55,21 @@ def test_reports_tell_of_every_group_whose_envs_are_made(pipe):
     assert isinstance(report, Report)
     assert report.vitals == ((3, True), (4, True))
     assert (report.snapshot.steps, len(report.snapshot.env_steps), report.snapshot.recording.episodes) == (7, 4, 5)
+
+
+@pytest.mark.parametrize("when", ["held up", "over"])
+def test_a_child_that_waits_for_what_it_records_says_so(pipe, when):
+    ours, theirs = pipe
+    reporter = Reporter(theirs)
+    reporter.watch(group(3))
+    with reporter.reporting():
+        assert not next_message(ours).writing
+        if when == "held up":
+            reporter.watch(group(4, is_held_up=True))
+        else:
+            reporter.writing()
+        while not next_message(ours).writing:
+            pass
 
 
 def test_log_lines_go_along_without_their_tracebacks(pipe):

@@ -96,8 +96,13 @@ class Group:
 
     def vital(self) -> Vital:
         """A sign of life; any thread may ask."""
-        waits = self._interrupts.is_waiting or any(observer.is_waiting for observer in self._observers)
+        waits = self._interrupts.is_waiting or self.is_held_up
         return Vital(self._tally.steps, self._is_on and not waits)
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether an observer, such as the recorder, lets it wait; any thread may ask."""
+        return any(observer.is_waiting for observer in self._observers)
 
     def snapshot(self) -> Snapshot:
         """What has been counted until now."""

@@ -108,6 +108,11 @@ class _Thread(threading.Thread):
         """What the group has counted."""
         return self._group.snapshot() if self._group is not None else together([])
 
+    @property
+    def is_held_up(self) -> bool:
+        """Whether it would end if an observer let it."""
+        return self.is_alive() and self._group is not None and self._group.is_held_up
+
     def run(self) -> None:
         """The group's whole life."""
         try:
@@ -154,11 +159,13 @@ def _until_one_decides(
 
 
 def _end(threads: Sequence[_Thread]) -> None:
-    """Ask all groups to end, and wait until they have, but not for ever."""
+    """Ask all groups to end, and wait until they have, but not for ever; a recorder knows itself when it is stuck."""
     for thread in threads:
         thread.interrupts.requested = True
         thread.may_go.set()
     _join(threads, GRACE_SECONDS)
+    while any(thread.is_held_up for thread in threads):
+        _join(threads, GRACE_SECONDS)
 
 
 def _join(threads: Sequence[_Thread], seconds: float) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import logging
+import math
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -27,7 +28,7 @@ FIRST_DELAY, LONGEST_DELAY = 1.0, 60.0  # before a restart; doubled for each tha
 _BEFORE_FIRST_STEP = 5  # times --hang-timeout: simulators take long to load
 _STACKS_SECONDS = 2.0  # at most, for a hung child to write down where it hangs
 _STACKS_LINES = 100  # of all threads
-_STACKS_PAUSE = 0.1  # after which nothing more of that is to come
+_STACKS_PAUSE = 0.3  # after which nothing more of that is to come, on a busy machine too
 _NEWS_SECONDS = 5.0  # of silence are no news yet
 
 _logger = logging.getLogger(__name__)
@@ -77,6 +78,7 @@ class Child:
         self._short_lives = 0
         self._state = "not started"
         self._asked = False  # to end
+        self._wrote = -math.inf  # when it said last that it is writing
 
     @property
     def name(self) -> str:
@@ -92,6 +94,11 @@ class Child:
     def is_over(self) -> bool:
         """Whether nothing more will come of it."""
         return self._process is None and self.due is None
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether it has just said that it waits for what it records to be written."""
+        return self.is_alive and time.monotonic() - self._wrote < _NEWS_SECONDS
 
     def is_due(self, now: float) -> bool:
         """Whether it is to be started again by now."""
@@ -130,6 +137,7 @@ class Child:
         self._earlier = self._earlier.followed_by(self._snapshot)
         self._snapshot = nothing_yet(self._share.num_envs)
         self._pulse = Pulse()
+        self._wrote = -math.inf
         self.finished = None
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe(duplex=False)
@@ -208,6 +216,7 @@ class Child:
             return
         elif isinstance(said, Report):
             self._pulse.heard(said.vitals)
+            self._wrote = time.monotonic() if said.writing else -math.inf
             if len(said.snapshot.env_steps) == self._share.num_envs:  # else it is still making its envs
                 self._snapshot = said.snapshot
         else:
@@ -287,7 +296,7 @@ class Child:
         if self.finished is not None:
             return "ending"
         if self._pulse.waits:
-            return "waiting"
+            return "writing" if self.is_writing else "waiting"
         if not self._pulse.started:
             return "starting"
         return "running" if self._pulse.quiet < _NEWS_SECONDS else f"no step for {self._pulse.quiet:.0f} s"

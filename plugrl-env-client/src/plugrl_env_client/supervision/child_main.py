@@ -57,6 +57,7 @@ def _run(run: Run, share: Share, interrupts: Interrupts, reporter: Reporter) -> 
             watch=reporter.watch,
             show=reporter.recorded,
             interval=REPORT_SECONDS,
+            writing=reporter.writing,
         )
     except EnvError as err:
         return Finished(Outcome.FAILED, nothing_yet(share.num_envs), str(err), final=True, usage=True)

@@ -14,10 +14,12 @@ class Report(NamedTuple):
     Attributes:
         snapshot: the counts of all groups whose envs are made.
         vitals: a sign of life of each of them.
+        writing: whether it could go on, or end, if what is recorded were written.
     """
 
     snapshot: Snapshot
     vitals: tuple[Vital, ...]
+    writing: bool
 
 
 class Said(NamedTuple):

@@ -30,6 +30,7 @@ class Reporter:
         self._sending = threading.Lock()
         self._groups: list[Group] = []
         self._recorded: RecordingCounts | None = None
+        self._writing = False
         self._over = threading.Event()
 
     def watch(self, group: Group) -> None:
@@ -39,6 +40,10 @@ class Reporter:
     def recorded(self, snapshot: Snapshot) -> None:
         """So much has been recorded, which the groups do not know."""
         self._recorded = snapshot.recording
+
+    def writing(self) -> None:
+        """All has been run; what is recorded is still being written."""
+        self._writing = True
 
     @contextlib.contextmanager
     def reporting(self) -> Iterator[None]:
@@ -71,7 +76,8 @@ class Reporter:
         groups = tuple(self._groups)
         snapshot = together([group.snapshot() for group in groups])
         vitals = tuple(group.vital() for group in groups)
-        return Report(dataclasses.replace(snapshot, recording=self._recorded), vitals)
+        writing = self._writing or any(group.is_held_up for group in groups)
+        return Report(dataclasses.replace(snapshot, recording=self._recorded), vitals, writing)
 
     def _send(self, message: Report | Said | Finished) -> bool:
         """Whether the parent can still read it."""

@@ -98,14 +98,24 @@ class _Supervisor:
                 show([child.status for child in self._children])
 
     def end(self) -> None:
-        """Ask whoever is left to end, and kill who has not done so in time."""
+        """Ask whoever is left to end, and kill who has not done so in time.
+
+        Who writes what it has recorded is waited for: it gives up itself when the disk does nothing (--hang-timeout).
+        """
         for child in self._children:
             child.terminate()
         until = time.monotonic() + GRACE_SECONDS
+        named: set[Child] = set()
         while any(child.is_alive for child in self._children) and (left := until - time.monotonic()) > 0:
             _wait(self._children, min(left, _TICK))
             for child in self._children:
                 child.look(0.0)
+            writing = {child for child in self._children if child.is_writing}
+            if writing:
+                until = time.monotonic() + GRACE_SECONDS
+            for child in writing - named:
+                _logger.info("%s writes what it has recorded; another signal ends it at once", child.name)
+            named |= writing
         for child in self._children:
             if child.is_alive:
                 _logger.warning("%s did not end within %g s and is killed", child.name, GRACE_SECONDS)
