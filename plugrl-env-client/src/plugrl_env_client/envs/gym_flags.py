@@ -16,7 +16,8 @@ class GymFlags(BaseEnvConfig):
 
     vectorization: Vectorization = "auto"
     """loop: a lean loop over single environments. sync, async: Gymnasium's SyncVectorEnv, or AsyncVectorEnv with one
-    process an env. own: the env's own vector entry point, which seeds its envs itself. auto: loop, or own where the env has no other form."""
+    process an env. own: the env's own vector entry point, which seeds its envs itself. auto: loop, or own where the env
+    has no other form."""
 
     kwargs: tuple[str, ...] = ()
     """Arguments of `gymnasium.make` as KEY=VALUE; values are Python literals (3, 0.5, True, None, [1, 2]) or text."""
