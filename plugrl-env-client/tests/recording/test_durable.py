@@ -91,6 +91,13 @@ def killed(fake_server, actions, folder, form, exchanges, *flags):
     return current
 
 
+def frames_of(video):
+    import av
+
+    with av.open(str(video)) as container:
+        return sum(1 for _ in container.decode(video=0))
+
+
 def read(folder, form):
     """{(env, episode): state [T(+1), 4]} of a recording of `dummy-v1`."""
     found = {}
@@ -102,7 +109,7 @@ def read(folder, form):
         for path in (folder / form).iterdir():
             facts = json.loads((path / "episode.json").read_text())
             steps = np.arange(facts["length"] + 1)
-            images = len(list((path / "front").iterdir())) if form == "frames" else len(steps)
+            images = len(list((path / "front").iterdir())) if form == "frames" else frames_of(path / "front.mp4")
             found[facts["env"], facts["episode"]] = np.column_stack(
                 [np.full(images, facts["env"]), np.full(images, facts["episode"]), steps[:images]]
             )
@@ -137,7 +144,7 @@ def read(folder, form):
 
 def check(found, current, every=1):
     """Every episode to record before the one that an env was in is there, whole."""
-    assert {(env, episode) for env in range(2) for episode in range(0, current[env], every)} <= set(found)
+    assert {(env, episode) for env in range(len(current)) for episode in range(0, current[env], every)} <= set(found)
     for (env, episode), states in found.items():
         np.testing.assert_array_equal(states[:, :3], [[env, episode, t] for t in range(STEPS + 1)])
         assert episode <= current[env]
@@ -180,7 +187,7 @@ def test_a_killed_process_loses_the_current_episodes_only(fake_server, actions, 
         check(read(tmp_path, form), current)
 
 
-DIES_AT_EVERY_RENAME = """
+RECORD = """
 import os, signal, sys
 from pathlib import Path
 
@@ -192,23 +199,28 @@ from plugrl_env_client.recording.recorder_options import RecorderOptions
 folder, form, steps, every = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 
 
-def record(folder, begun, episodes=2):
-    env = DummyEnv(DummyConfig(images=("front",), image_size=32), 2)
-    recorder = Recorder(RecorderOptions(format=(form,), every=every), folder, seed=0)
+def record(folder, begun, envs, episodes):
+    n = max(envs) + 1
+    env = DummyEnv(DummyConfig(images=("front",), image_size=32), n)
+    recorder = Recorder(RecorderOptions(format=(form,), every=every, envs=envs), folder, seed=0)
     observer = recorder.observer(env)
-    observer.started(0, 2)
-    rows = np.arange(2)
+    observer.started(0, n)
+    rows = np.arange(n)
     observer.reset(rows, env.reset(0))
     for episode in range(episodes):
         for time in range(1, steps + 1):
-            step = env.step(None)._replace(truncated=np.full(2, time == steps))
-            observer.stepped(np.zeros((2, 1)), step, rows[:0])
+            step = env.step(None)._replace(truncated=np.full(n, time == steps))
+            observer.stepped(np.zeros((n, 1)), step, rows[:0])
         observer.reset(rows, env.reset_indices(rows))
         begun(episode + 1)
     observer.closed()
     recorder.close()
+    assert recorder.counts.failure is None, recorder.counts.failure
+"""
 
-
+DIES_AT_EVERY_RENAME = (
+    RECORD
+    + """
 def dies(folder, moment, at):
     folder.mkdir()
     replace, made = Path.replace, []
@@ -222,7 +234,7 @@ def dies(folder, moment, at):
             os.kill(os.getpid(), signal.SIGKILL)
 
     Path.replace = dying
-    record(folder, lambda episode: (folder / "begun").write_text(str(episode)))
+    record(folder, lambda episode: (folder / "begun").write_text(str(episode)), (0, 1), 2)
 
 
 for moment in ("before", "after"):
@@ -236,6 +248,16 @@ for moment in ("before", "after"):
         killed = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
 print(at - 1)
 """
+)
+
+
+GOES_ON = (
+    RECORD
+    + """
+for one in folder.iterdir():
+    record(one, lambda episode: None, (2, 3), 1)
+"""
+)
 
 
 @pytest.mark.parametrize(
@@ -244,19 +266,35 @@ print(at - 1)
         ("npz", 1),
         ("npz", 2),
         ("frames", 2),
+        ("video", 1),
         ("minari", 1),
         pytest.param("lerobot", 1, marks=pytest.mark.slow),
     ],
 )
 def test_a_process_killed_at_any_rename_loses_the_current_episodes_only(tmp_path, form, every):
-    """Before and after each rename of a run of two episodes; the last folder is of a run that was not killed."""
+    """Before and after each rename of a run of two episodes; the last folder is of a run that was not killed.
+
+    So it dies between any two files of a commit. Another run, of other envs, goes on in each of the folders.
+    """
     for module in NEEDS.get(form, []):
         pytest.importorskip(module, reason=f"--recorder.format {form} needs its extra")
-    command = [sys.executable, "-c", DIES_AT_EVERY_RENAME, str(tmp_path), form, str(STEPS), str(every)]
-    renames = int(subprocess.run(command, check=True, capture_output=True, timeout=60).stdout)
+
+    def run(script):
+        command = [sys.executable, "-c", script, str(tmp_path), form, str(STEPS), str(every)]
+        return subprocess.run(command, check=True, capture_output=True, timeout=90).stdout
+
+    renames = int(run(DIES_AT_EVERY_RENAME))
     assert renames >= 2
+    before = {}
     for moment in ("before", "after"):
         for at in range(1, renames + 2):
             folder = tmp_path / f"{moment}-{at}"
             begun = int((folder / "begun").read_text()) if (folder / "begun").exists() else 0
-            check(read(folder, form), np.full(2, begun), every)
+            before[folder] = begun, read(folder, form)
+            check(before[folder][1], np.full(2, begun), every)
+    run(GOES_ON)
+    for folder, (begun, found) in before.items():
+        again = read(folder, form)
+        assert set(again) == {*found, (2, 0), (3, 0)}
+        check(again, np.array([begun, begun, 1, 1]), every)
+        assert [path.name for path in (folder / ".partial").iterdir()] == ["lock"]
