@@ -1,9 +1,12 @@
-"""The whole workspace's tests: Hypothesis profiles, and several processes for the whole suite.
+"""The whole workspace's tests: Hypothesis profiles, several processes for the whole suite, packages that must be there.
 
-`HYPOTHESIS_PROFILE=long uv run pytest` looks much harder.
+`HYPOTHESIS_PROFILE=long uv run pytest` looks much harder. With `PLUGRL_REQUIRE_EXTRAS=1` a test fails where it would be
+skipped because a package is missing: for the jobs that exist for these packages.
 """
 
+import importlib
 import os
+from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -13,6 +16,15 @@ settings.register_profile(
     "long", max_examples=5_000, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def _import_or_fail(name: str, *_: object, **__: object) -> ModuleType:
+    """In place of `pytest.importorskip`."""
+    return importlib.import_module(name)
+
+
+if os.environ.get("PLUGRL_REQUIRE_EXTRAS"):
+    pytest.importorskip = _import_or_fail
 
 
 @pytest.hookimpl(tryfirst=True)

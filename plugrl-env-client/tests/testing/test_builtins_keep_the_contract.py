@@ -27,7 +27,7 @@ class Family(EnvContract):
     def make_env(self, num_envs):
         family = BUILT_IN[self.uid]
         if not family.installed:
-            pytest.skip(f"{self.uid} needs {family.needs}: {family.install_command}")
+            pytest.importorskip(family.needs, reason=f"{self.uid} needs {family.needs}: {family.install_command}")
         return make_env(self.uid, env_config(self.uid)(**self.flags), num_envs)
 
 
