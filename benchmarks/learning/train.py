@@ -98,24 +98,28 @@ def keep(row_name: str, seed: int, run_folder: Path, session: Mapping[str, Any],
 
 
 def train(row_name: str, row: Row, seed: int, base: Path, *, resume: bool) -> int:
-    """Run the server until it ends; returns its exit code."""
+    """Run the server until it ends; returns its exit code.
+
+    What is kept of a row stays as it is where the server did not learn, as when it refuses to start.
+    """
     folder = row.run_folder(base, seed)
     going_on = resume and (folder / "config.json").exists()
     command = row.command(base, seed, resume=going_on)
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
-    started = time.monotonic()
+    before, started = read_metrics(folder), time.monotonic()
     try:
         code = subprocess.run(command, env=environment, check=False).returncode
     except KeyboardInterrupt:  # the server, in the same process group, has saved and ended
         code = 130
-    if (folder / "config.json").exists():
+    metrics = read_metrics(folder)
+    if metrics != before:
         session = {
             "command": " ".join(_quoted(word) for word in command),
             "commit": _commit(),
             "wall_seconds": time.monotonic() - started,
             "load_average": round(os.getloadavg()[2], 2),
             "resumed": going_on,
-            "finished": code == 0 and figures(read_metrics(folder))["steps"] >= WHOLE * row.steps,
+            "finished": code == 0 and figures(metrics)["steps"] >= WHOLE * row.steps,
         }
         print(f"kept {keep(row_name, seed, folder, session)}")
     return code

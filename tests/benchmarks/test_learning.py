@@ -1,6 +1,7 @@
 import csv
 import dataclasses
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -78,6 +79,18 @@ def test_the_parts_of_a_resumed_run_add_up(tmp_path):
     train.keep("ppo-cartpole", 0, folder, SESSION, results)
     kept = train.keep("ppo-cartpole", 0, folder, {**SESSION, "wall_seconds": 5.0, "resumed": True}, results)
     assert json.loads(kept.read_text())["wall_seconds"] == 15.0
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_run_that_is_refused_leaves_what_is_kept(tmp_path, monkeypatch, resume):
+    """As where its folder holds a run already, or nothing is left to do."""
+    row = ROWS["ppo-cartpole"]
+    folder = row.run_folder(tmp_path, 0)
+    folder.mkdir(parents=True)
+    run_folder(folder, [1.0])
+    monkeypatch.setattr(train.subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 1))
+    monkeypatch.setattr(train, "keep", lambda *_: pytest.fail("kept"))
+    assert train.train("ppo-cartpole", row, 0, tmp_path, resume=resume) == 1
 
 
 def test_the_table_says_what_was_not_run_and_what_was_cut_short(tmp_path):
