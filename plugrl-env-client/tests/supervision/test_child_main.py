@@ -10,7 +10,7 @@ from plugrl_env_client.client import Finished, Share
 from plugrl_env_client.envs.dummy_v1 import DummyConfig
 from plugrl_env_client.options import ClientOptions, Run
 from plugrl_env_client.rollout import Outcome
-from plugrl_env_client.supervision.child_main import child_main
+from plugrl_env_client.supervision.child_main import SHOW_STACKS, child_main
 from plugrl_env_client.supervision.messages import Said
 
 
@@ -19,11 +19,11 @@ def child(tmp_path):
     """Start a child of two dummy envs; returns the process and our end of its pipe."""
     started = []
 
-    def start(**options):
+    def start(*, num_steps=20, **options):
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe(duplex=False)
         run = Run("dummy-v1", DummyConfig(), dataclasses.replace(ClientOptions(), **options), 0, 0)
-        share = Share(1, 4, 2, 20, None)
+        share = Share(1, 4, 2, num_steps, None)
         process = context.Process(target=child_main, args=(run, share, theirs, tmp_path / "1.log"))
         process.start()
         theirs.close()
@@ -99,3 +99,22 @@ def test_a_child_leads_a_session_and_heeds_only_its_parents_signal(child, fake_s
     assert groups == [process.pid]
     assert (process.exitcode, [how.outcome for how in finished]) == (0, [Outcome.INTERRUPTED])
     assert server.peers[0].closed_with[0] == 1000
+
+
+def test_a_child_shows_its_stacks_while_it_runs_and_goes_on(child, fake_server, actions, tmp_path):
+    def script(peer):
+        peer.greet()
+        for _ in range(100):
+            os.kill(children[0][0].pid, SHOW_STACKS)
+            peer.act(actions(1, 7)(peer.infer()))
+            peer.feedback()
+        peer.stop()
+
+    children = []
+    server = fake_server(script)
+    children.append(child(server_port=server.port, num_groups=2, num_envs=2, num_steps=None))
+    process, pipe = children[0]
+    *_, finished = everything(pipe)
+    process.join()
+    assert (process.exitcode, finished.outcome) == (0, Outcome.SERVER_STOPPED)
+    assert "in _report" in (tmp_path / "1.log").read_text(), "one of its threads"

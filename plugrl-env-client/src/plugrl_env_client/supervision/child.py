@@ -19,16 +19,16 @@ from plugrl_env_client.reporting.logs import last_lines
 from plugrl_env_client.reporting.processes import ProcessStatus
 from plugrl_env_client.reporting.tally import nothing_yet
 from plugrl_env_client.rollout import Outcome
-from plugrl_env_client.supervision.child_main import SHOW_STACKS, child_main
+from plugrl_env_client.supervision.child_main import SHOW_STACKS, SHOW_STACKS_AT_ONCE, child_main
 from plugrl_env_client.supervision.messages import Report, Said
 from plugrl_env_client.supervision.pulse import Pulse
 
 EXIT_SECONDS = 10.0  # from the last thing a child says to its exit
 FIRST_DELAY, LONGEST_DELAY = 1.0, 60.0  # before a restart; doubled for each that did not live for LONGEST_DELAY
 _BEFORE_FIRST_STEP = 5  # times --hang-timeout: simulators take long to load
-_STACKS_SECONDS = 2.0  # at most, for a hung child to write down where it hangs
+_STACKS_SECONDS = 1.0  # at most, for a hung child to write down where it hangs, on each of two signals
 _STACKS_LINES = 100  # of all threads
-_STACKS_PAUSE = 0.3  # after which nothing more of that is to come, on a busy machine too
+_STACKS_PAUSE = 0.2  # after which nothing more of that is to come, on a busy machine too
 _NEWS_SECONDS = 5.0  # of silence are no news yet
 
 _logger = logging.getLogger(__name__)
@@ -267,16 +267,16 @@ class Child:
         return Failure(f"{self.name} {how}", False, last_lines(self.log, _STACKS_LINES))
 
     def _have_stacks_written(self, process: SpawnProcess) -> None:
-        if process.pid is None:
-            return
         before = size = _size(self.log)
-        os.kill(process.pid, SHOW_STACKS)
-        until = time.monotonic() + _STACKS_SECONDS
-        while process.is_alive() and time.monotonic() < until:
-            process.join(_STACKS_PAUSE)
-            last, size = size, _size(self.log)
-            if before < last == size:
-                return
+        for number in (SHOW_STACKS, SHOW_STACKS_AT_ONCE):
+            until = time.monotonic() + _STACKS_SECONDS
+            if process.pid is not None and process.is_alive():
+                os.kill(process.pid, number)
+            while process.is_alive() and time.monotonic() < until:
+                process.join(_STACKS_PAUSE)
+                last, size = size, _size(self.log)
+                if before < last == size:
+                    return
 
     def _left_to_do(self) -> Share:
         """The share, without the steps and episodes of earlier lives."""

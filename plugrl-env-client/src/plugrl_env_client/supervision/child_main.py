@@ -5,6 +5,7 @@ import io
 import os
 import signal
 import sys
+import threading
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -19,7 +20,9 @@ from plugrl_env_client.rollout import Outcome
 from plugrl_env_client.supervision.messages import REPORT_SECONDS
 from plugrl_env_client.supervision.reporter import Reporter
 
-SHOW_STACKS = signal.SIGUSR1  # has a child write to its log where each of its threads is
+# Each has a child write to its log where each of its threads is. The first does so with the interpreter's lock, since
+# that can be fatal while a thread runs; the second at once, where somebody keeps the lock.
+SHOW_STACKS, SHOW_STACKS_AT_ONCE = signal.SIGUSR1, signal.SIGUSR2
 
 
 def child_main(run: Run, share: Share, pipe: Connection, log: Path) -> None:
@@ -38,7 +41,8 @@ def child_main(run: Run, share: Share, pipe: Connection, log: Path) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _redirect(log)
     faulthandler.enable()
-    faulthandler.register(SHOW_STACKS)
+    faulthandler.register(SHOW_STACKS_AT_ONCE)
+    _show_stacks_on(SHOW_STACKS)
     reporter = Reporter(pipe)
     set_up_logs(run.options.log_level, quiet=False, file=True, also=reporter.log_handler())
     with Interrupts(patient=True).handling(signal.SIGTERM) as interrupts, reporter.reporting():
@@ -61,6 +65,20 @@ def _run(run: Run, share: Share, interrupts: Interrupts, reporter: Reporter) -> 
         )
     except EnvError as err:
         return Finished(Outcome.FAILED, nothing_yet(share.num_envs), str(err), final=True, usage=True)
+
+
+def _show_stacks_on(number: signal.Signals) -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.signal(number, lambda *_: None)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+
+    def show() -> None:
+        while received := os.read(reading, 1):
+            if received[0] == number:
+                faulthandler.dump_traceback()
+
+    threading.Thread(target=show, name="stacks", daemon=True).start()
 
 
 def _redirect(log: Path) -> None:
