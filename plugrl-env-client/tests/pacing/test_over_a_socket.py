@@ -57,7 +57,8 @@ def test_a_stalled_server_is_bridged_and_its_answer_still_used(fake_server):
     filled = values.index(2.0) - first
     assert filled >= 3
     assert sums[1] >= filled + 1
-    assert sum(sums) == len(values) == finished.snapshot.steps
+    assert len(values) == finished.snapshot.steps
+    assert sum(sums) <= len(values), "more steps may be bridged until the server's stop is heard"
     assert finished.snapshot.pacing.fill_ins >= filled
     assert set(values) == {1.0, 2.0, 3.0}
 
