@@ -73,7 +73,7 @@ class LinkClient:
         self._link.infer(Infer(self._seen, self._envs, self._step_ids, spaces=self._spaces))
         self._spaces = None
         self._seen = Observation(**self._observation)
-        self._link.feedback(Feedback(self._envs, self._step_ids, self._seen, **self._outcome), hold=True)
+        self._link.feedback(Feedback(self._envs, self._step_ids, self._seen, **self._outcome))
 
     def close(self) -> None:
         """Close with 1000."""

@@ -60,7 +60,7 @@ class Owed(NamedTuple):
     episode: dict[str, np.ndarray] | None
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(slots=True)
 class _Together:
     """A chunk that all envs run in step with each other.
 
@@ -108,6 +108,7 @@ class ChunkPlan:
         self._cursor = np.zeros(num_envs, np.int64)  # steps of the chunk that were run
         self._limit = np.ones(num_envs, np.int64)  # steps of the chunk that may be run
         self._reward = np.zeros(num_envs)
+        self._begins = False  # all have accepted a chunk and run none of it: the next rewards are its first
         self._terminated = np.zeros(num_envs, np.bool_)
         self._truncated = np.zeros(num_envs, np.bool_)
         self._any_done = False  # where it is False, no flag is set
@@ -131,7 +132,7 @@ class ChunkPlan:
 
     def step_ids(self, indices: np.ndarray) -> np.ndarray:
         """int64[k]: chunks completed in the current episode on this connection."""
-        return self._of(self._step_ids, indices)
+        return self._step_ids if indices is self._everyone else self._step_ids[indices]
 
     def accept(self, indices: np.ndarray, chunk: np.ndarray, late: int = 0) -> None:
         """Give waiting envs their actions.
@@ -144,14 +145,16 @@ class ChunkPlan:
         Raises:
             ValueError: da differs from that of the chunks before.
         """
-        limit = max(min(len(chunk), self._replan_steps or len(chunk)) - late, 1)
-        self._check(chunk)
+        steps = len(chunk)
+        limit = max(min(steps, self._replan_steps or steps) - late, 1)
+        if chunk.shape[2:] != self._action_shape:
+            self._check(chunk)
         if self._stands_in:
             self._relieve(chunk, limit)
             return
         if indices is self._everyone:
             self._together = _Together(chunk, 0, limit)
-            self._reward.fill(0.0)
+            self._begins = True
         else:
             self._part()
             self._keep(chunk, indices, 0, limit)
@@ -176,8 +179,9 @@ class ChunkPlan:
         """
         together = self._together
         if together is not None:
-            return np.array(together.chunk[min(together.cursor, together.limit - 1)])
-        actions: np.ndarray = self._actions[np.minimum(self._cursor, self._limit - 1), self._everyone]
+            actions: np.ndarray = together.chunk[min(together.cursor, together.limit - 1)].copy()
+        else:
+            actions = self._actions[np.minimum(self._cursor, self._limit - 1), self._everyone]
         return actions
 
     def record(
@@ -203,11 +207,14 @@ class ChunkPlan:
             terminated = np.where(running, terminated, self._terminated)
             truncated = np.where(running, truncated, self._truncated)
         self._length += self._once_each if running is True else running
-        self._reward += rewards
         self._return += rewards
+        if self._begins:
+            self._reward, self._begins = rewards, False
+        else:
+            self._reward += rewards
         if self._max_episode_steps is not None:
             truncated = truncated | ((self._length >= self._max_episode_steps) & ~terminated)
-        any_done = bool(np.count_nonzero(terminated) or np.count_nonzero(truncated))
+        any_done = bool((terminated.tobytes() + truncated.tobytes()).strip(b"\0"))  # quicker than to count them
         if any_done or self._any_done:
             self._terminated[:], self._truncated[:], self._any_done = terminated, truncated, any_done
         done = (self._terminated | self._truncated) & running if any_done else None
@@ -231,16 +238,15 @@ class ChunkPlan:
 
     def owed(self, indices: np.ndarray) -> Owed:
         """What `indices` have to report."""
-        terminated, truncated = self._of(self._terminated, indices), self._of(self._truncated, indices)
-        done = terminated | truncated if self._any_done else None
-        return Owed(
-            env_indices=indices,
-            step_ids=self._of(self._step_ids, indices),
-            rewards=self._of(self._reward, indices).astype(np.float32),
-            terminated=terminated,
-            truncated=truncated,
-            episode=self._episode(indices, done) if done is not None and np.count_nonzero(done) else None,
-        )
+        rows = (self._step_ids, self._reward, self._terminated, self._truncated)
+        if indices is not self._everyone:
+            rows = tuple(values[indices] for values in rows)
+        step_ids, reward, terminated, truncated = rows
+        episode = None
+        if self._any_done:
+            done = terminated | truncated
+            episode = self._episode(indices, done) if np.count_nonzero(done) else None
+        return Owed(indices, step_ids, reward.astype(np.float32), terminated, truncated, episode)
 
     def sent(self, indices: np.ndarray) -> None:
         """The feedback of `indices` is on its way."""
@@ -267,7 +273,7 @@ class ChunkPlan:
 
         Episodes that were under way are told apart by their mask; envs whose episode had ended still need a reset.
         """
-        self._stands_in = False
+        self._stands_in = self._begins = False
         self._states.put(self._everyone, WAITING)
         self._states.put_where(self._terminated | self._truncated, ENDED)
         self._whole &= self._length == 0
@@ -288,11 +294,6 @@ class ChunkPlan:
             return np.zeros_like(self._success)
         return self._return >= self._reward_threshold
 
-    def _of(self, values: np.ndarray, indices: np.ndarray) -> np.ndarray:
-        """The rows of some envs: a copy; of everyone: the array itself."""
-        rows: np.ndarray = values if indices is self._everyone else values[indices]
-        return rows
-
     def _advance(self, running: "np.ndarray | bool", done: np.ndarray | None) -> None:
         """One more step of each chunk was run: those that ran out, or whose episode ended, are owed to the server."""
         if self._stands_in:
@@ -303,7 +304,7 @@ class ChunkPlan:
         if together is not None:
             together.cursor += 1
             if together.cursor >= together.limit:
-                self._states.put(self._everyone, OWING)
+                self._states.common = OWING
             elif done is not None:
                 self._part()
                 self._states.put_where(done, OWING)
@@ -337,12 +338,11 @@ class ChunkPlan:
 
     def _check(self, chunk: np.ndarray) -> None:
         """All chunks have actions of one shape."""
-        if self._action_shape is None:
-            self._action_shape = chunk.shape[2:]
-        if chunk.shape[2:] != self._action_shape:
+        if self._action_shape is not None:
             raise ValueError(
                 f"the server sent actions of shape {chunk.shape[2:]} after actions of {self._action_shape}"
             )
+        self._action_shape = chunk.shape[2:]
 
     def _grow(self, chunk: np.ndarray) -> None:
         """Make room for chunks of this length; what other envs still have to run is kept."""

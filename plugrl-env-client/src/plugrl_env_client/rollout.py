@@ -273,7 +273,9 @@ class Rollout:
 
     def _report(self, link: Link, owing: np.ndarray) -> None:
         owed = self._plan.owed(owing)
-        info: dict[str, object] = {key: rows[owing] for key, rows in self._infos.items() if key != "success"}
+        info: dict[str, object] = {}
+        if self._infos:
+            info = {key: rows[owing] for key, rows in self._infos.items() if key != "success"}
         if owed.episode is not None:
             info["episode"] = owed.episode
         feedback = Feedback(
@@ -285,7 +287,7 @@ class Rollout:
             truncated=owed.truncated,
             info=info,
         )
-        link.feedback(feedback, hold=True)
+        link.feedback(feedback)
         self._changed = None
         self._plan.sent(owing)
         self._reconnector.completed()
@@ -293,7 +295,6 @@ class Rollout:
         for observer in self._observers:
             observer.exchanged(link.waited)
         if owed.episode is not None:
-            link.push()
             self._restart_ended(owing[self._reuses & link.reusable(owing)])
 
     def _step(self, link: Link) -> None:

@@ -109,7 +109,7 @@ class Server:
         chunk = [[[float(len(self.asked)), float(step)]] for step in range(self.horizon)]
         return Action(np.array(chunk), np.zeros(1, np.int64))
 
-    def feedback(self, feedback, *, hold=False):
+    def feedback(self, feedback):
         self.exchanges += 1
         done = bool(feedback.terminated[0] | feedback.truncated[0])
         self.reported.append((feedback.observation.states["t"].item(), float(feedback.rewards[0]), done))
@@ -118,9 +118,6 @@ class Server:
         return np.zeros(len(env_indices), bool)
 
     def poll(self):
-        pass
-
-    def push(self):
         pass
 
     def close(self, close):

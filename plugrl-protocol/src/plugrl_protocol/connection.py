@@ -92,6 +92,8 @@ class Drop:
 
 TimerAction: TypeAlias = Ping | CloseNow | Drop
 
+_ACTION, _FEEDBACK = Turn.ACTION, Turn.FEEDBACK  # to look up a member of an enum takes as long as to count an array
+
 
 class Connection:
     """One end of one connection. Feed it everything that has arrived before asking `tick` what is overdue.
@@ -107,6 +109,7 @@ class Connection:
         self, role: Role, *, now: float, timeouts: Timeouts = DEFAULT_TIMEOUTS, max_frame: int = 256 * 2**20
     ) -> None:
         self.role = role
+        self._is_client = role is Role.CLIENT
         self._peer = role.peer
         self._timeouts = timeouts
         self._max_frame = max_frame
@@ -172,7 +175,7 @@ class Connection:
             message = self._reader.read(frame if type(frame) is bytes else bytes(frame))
             if isinstance(message, Infer):
                 self._check_offered(message, RemoteProtocolError)
-            if REUSE in self._features and self.role is Role.SERVER:
+            if REUSE in self._features and not self._is_client:
                 message = self._complete(message, len(frame))
             self._exchange.received(self._peer, message)
         except RemoteProtocolError as error:
@@ -310,9 +313,10 @@ class Connection:
         if isinstance(message, Metadata):
             self._features = message.features
         self._reply_due = self._reply_left = None
-        if turn is Turn.ACTION and self.role is Role.CLIENT:
-            self._reply_due = _after(now, self._timeouts.action)
-        elif turn is Turn.FEEDBACK and self.role is Role.SERVER:
+        if turn is _ACTION:
+            if self._is_client:
+                self._reply_due = _after(now, self._timeouts.action)
+        elif turn is _FEEDBACK and not self._is_client:
             if self._learning:
                 self._reply_left = self._timeouts.feedback
             else:

@@ -83,11 +83,12 @@ class Exchange:
             LocalProtocolError: It must not be sent now; nothing has changed.
         """
         self._check(sender, message, LocalProtocolError)
-        if isinstance(message, Action) and message.env_ids is None:  # a client bears with it (SPEC 5.3)
+        if isinstance(message, Feedback):
+            if not self._is_the_answered(message) and (unheld := self._unheld(message)):
+                detail = f"feedback.env_indices: env {min(unheld)} holds no action on this connection"
+                raise LocalProtocolError("7.6 feedback/held", detail)
+        elif isinstance(message, Action) and message.env_ids is None:  # a client bears with it (SPEC 5.3)
             raise LocalProtocolError("4.3 action/env-ids", "action.data.env_ids: missing")
-        if isinstance(message, Feedback) and (unheld := self._unheld(message)):
-            detail = f"feedback.env_indices: env {min(unheld)} holds no action on this connection"
-            raise LocalProtocolError("7.6 feedback/held", detail)
         self._advance(message)
 
     def received(self, sender: Role, message: Message) -> None:
@@ -116,8 +117,6 @@ class Exchange:
             raise error("4.3 action/env-ids", "action.data.env_ids: expected the infer's env_indices, in their order")
 
     def _unheld(self, feedback: Feedback) -> frozenset[int]:
-        if self._is_the_answered(feedback):
-            return _NOBODY
         return frozenset(feedback.env_indices.tolist()) - self.holders
 
     def _is_the_answered(self, feedback: Feedback) -> bool:

@@ -89,10 +89,9 @@ class Observation:
         observation._fill(found["images"], found["states"], found["text"], path, rows)
         return observation
 
-    def require_rows(self, rows: int, path: str) -> None:
-        """Check a ready observation against the number of rows its message names."""
-        if len(self) != rows:
-            raise LocalProtocolError(_CLAUSE, f"{path}: expected {rows} rows, got {len(self)}")
+    def wrong_rows(self, rows: int, path: str) -> LocalProtocolError:
+        """The error where a message names another number of rows."""
+        return LocalProtocolError(_CLAUSE, f"{path}: expected {rows} rows, got {len(self)}")
 
     def _row_shapes(self) -> dict[str, tuple[int, ...]]:
         named = [(f"images.{name}", image) for name, image in self.images.items()]

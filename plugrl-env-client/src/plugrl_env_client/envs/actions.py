@@ -37,7 +37,7 @@ class ActionRule(abc.ABC):
         """
         if chunk.dtype.kind not in "biuf":
             raise ActionError(f"the server sent actions of dtype {chunk.dtype}, expected numbers")
-        if chunk.dtype.kind == "f" and np.count_nonzero(np.isfinite(chunk)) != chunk.size:
+        if chunk.dtype.kind == "f" and b"\0" in np.isfinite(chunk).tobytes():  # quicker than NumPy's all
             bad = np.argwhere(~np.isfinite(chunk))[0]
             raise ActionError(
                 f"the server sent a NaN or infinite action (step {bad[0]}, row {bad[1]}): it is not given to the env"
@@ -100,18 +100,20 @@ class _BoxRule(_ShapedRule):
         super().__init__(space, env_id)
         self._low = self._lows = np.asarray(space.low, self._dtype)
         self._high = self._highs = np.asarray(space.high, self._dtype)
+        self._usual: tuple[int, ...] | None = None  # the shape of the chunk that _lows and _highs were made for
         self._whole = self._dtype.kind in "iu"
 
     def _convert(self, chunk: np.ndarray) -> np.ndarray:
-        shaped = self._shaped(chunk)
+        shaped = chunk if chunk.shape == self._usual else self._shaped(chunk)
         if self._lows.shape != shaped.shape:  # NumPy takes three times as long where it has to broadcast
             self._lows = np.broadcast_to(self._low, shaped.shape).copy()
             self._highs = np.broadcast_to(self._high, shaped.shape).copy()
+            self._usual = shaped.shape
         # Clip first where the wire's dtype is the wider one: a cast could wrap or overflow what the bounds would hold.
         clipped: np.ndarray = np.minimum(np.maximum(shaped, self._lows), self._highs)
         if self._whole and clipped.dtype.kind == "f":
             clipped = np.rint(clipped)
-        return clipped.astype(self._dtype, copy=False)
+        return clipped if clipped.dtype is self._dtype else clipped.astype(self._dtype)
 
 
 class _WholeRule(_ShapedRule):

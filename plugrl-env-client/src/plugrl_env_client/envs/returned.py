@@ -55,7 +55,7 @@ class FirstLook:
         """
         if "step" not in self._calls:
             self._look_at(step)
-        if not step.infos.keys() <= self._infos:
+        if step.infos and not step.infos.keys() <= self._infos:
             for key, value in step.infos.items():
                 self._look_at_info(key, value)
             self._infos.update(step.infos)

@@ -143,13 +143,8 @@ class Link:
         self.unconfirmed_rows = 0
         return message
 
-    def feedback(self, feedback: Feedback, *, hold: bool = False) -> None:
+    def feedback(self, feedback: Feedback) -> None:
         """Report what became of chunks; there is no answer.
-
-        Args:
-            feedback: the message.
-            hold: an infer follows at once: the feedback may leave together with it. Whatever takes time before that
-                must be preceded by `push`; `poll` and `close` see to it themselves.
 
         Raises:
             Closed: the connection is over. Feedback that was counted may have arrived; nobody knows.
@@ -159,21 +154,10 @@ class Link:
             self.unconfirmed_rows = len(feedback.env_indices)
             self.feedback_rows += self.unconfirmed_rows
         try:
-            self._transport.send(frame, hold=hold)
+            self._transport.send(frame)
         except Closed as err:
             raise self._over(err) from err.__cause__
         self.exchanges += 1
-
-    def push(self) -> None:
-        """Send a feedback that is held.
-
-        Raises:
-            Closed: the connection is over.
-        """
-        try:
-            self._transport.push()
-        except Closed as err:
-            raise self._over(err) from err.__cause__
 
     def poll(self) -> None:
         """Between env steps: about once a second, answer pings and notice whether the server has closed.
@@ -181,7 +165,6 @@ class Link:
         Raises:
             Closed: it has.
         """
-        self.push()
         now = time.monotonic()
         if now - self._read_at < _POLL_SECONDS:
             return
@@ -224,14 +207,14 @@ class Link:
         patience = self._patience if seconds is None else min(seconds, self._patience)
         while True:
             frame = self._transport.receive(patience)
+            if not isinstance(frame, Event) or frame is Event.TEXT:
+                return self._read(frame)
             if frame is Event.PONG:
                 self._connection.received_pong(time.monotonic())
-            elif frame is Event.NOTHING:
-                patience = min(self._keep_deadlines(), until - time.monotonic())
-                if patience <= 0:
-                    return None
-            else:
-                return self._read(frame)
+                continue
+            patience = min(self._keep_deadlines(), until - time.monotonic())
+            if patience <= 0:
+                return None
 
     def _keep_deadlines(self) -> float:
         """Do what is due; returns how long to wait until something else may be."""

@@ -4,6 +4,7 @@
 copied into fresh memory several times, which takes longer than all other work of an exchange.
 """
 
+import functools
 import os
 import struct
 import sys
@@ -18,7 +19,8 @@ except ImportError:  # no C compiler where websockets was installed
     from websockets.utils import apply_mask
 
 BINARY = 0x82  # FIN and the opcode of a binary message
-_FIN, _CONTROL, _MASKED, _SIZE = 0x80, 0x08, 0x80, 0x7F
+_FIN, _CONTROL, _MASKED = 0x80, 0x08, 0x80
+_SIZE_16, _SIZE_64 = struct.Struct(">H"), struct.Struct(">Q")
 _HEAD = 16  # room for the longest head, 14 bytes, so that the payload is aligned
 SMALL = 64 * 2**10  # bytes up to which new memory costs less than NumPy's calls
 _KEPT = 64 * 2**20  # a larger buffer is not kept for the next message
@@ -33,13 +35,12 @@ class FrameWriter:
             ()
         )  # of random bytes: asking the system for four at a time costs more than masking
 
-    def write(self, pieces: Sequence[Any], *, after: bytes = b"") -> bytes | memoryview:
+    def write(self, pieces: Sequence[Any]) -> bytes | memoryview:
         """The frame of a binary message, valid until the next one is written.
 
         Args:
             pieces: its payload: bytes, and arrays in C order. An array is masked on its way into the frame, and that is
                 the only time its bytes are moved.
-            after: what leaves before it in the same piece, where the message is no larger than SMALL.
         """
         key = next(self._keys, None)
         if key is None:  # unpredictable to whoever chose the message (RFC 6455 10.3)
@@ -47,7 +48,7 @@ class FrameWriter:
             key = next(self._keys)
         if len(pieces) > 1 or len(pieces[0]) > SMALL:
             return self._write_large(pieces, key[0])
-        return b"".join((after, _head(len(pieces[0])), key[0], apply_mask(pieces[0], key[0])))
+        return b"".join((_head(len(pieces[0])), key[0], apply_mask(pieces[0], key[0])))
 
     def _write_large(self, pieces: Sequence[Any], key: bytes) -> memoryview:
         size = sum(memoryview(piece).nbytes for piece in pieces)
@@ -115,6 +116,7 @@ def _mask(data: np.ndarray, key: bytes, out: np.ndarray) -> None:
     out.data[8 * words :] = apply_mask(data.data[8 * words :], key)
 
 
+@functools.lru_cache(maxsize=256)
 def _head(size: int) -> bytes:
     if size < 126:
         return struct.pack(">BB", BINARY, _MASKED | size)
@@ -125,12 +127,12 @@ def _head(size: int) -> bytes:
 
 def _measure(data: memoryview) -> tuple[int, int]:
     """The sizes of head and payload of an unmasked frame that begins here; a head of 0: it is cut short, or masked."""
-    if len(data) < 2 or data[1] & _MASKED:
+    if len(data) < 2:
         return 0, 0
-    size, head = data[1] & _SIZE, 2
-    if size >= 126:
-        head = 4 if size == 126 else 10
-        if len(data) < head:
-            return 0, 0
-        size = int.from_bytes(data[2:head], "big")
-    return head, size
+    size = data[1]  # with the mask's bit, which a server must not set, it is above all that is looked for
+    if size < 126:
+        return 2, size
+    head, form = (4, _SIZE_16) if size == 126 else (10, _SIZE_64)
+    if size > 127 or len(data) < head:
+        return 0, 0
+    return head, form.unpack_from(data, 2)[0]

@@ -24,7 +24,7 @@ from websockets.frames import Frame, Opcode
 from websockets.http11 import Response
 from websockets.protocol import State
 
-from plugrl_env_client.link.frames import SMALL, FrameSpotter, FrameWriter
+from plugrl_env_client.link.frames import FrameSpotter, FrameWriter
 from plugrl_env_client.link.interrupts import Interrupts
 from plugrl_env_client.link.spinning import Spinning, yield_core
 
@@ -34,7 +34,6 @@ STALL_SECONDS = 60.0  # a send that makes no progress for this long has lost its
 BROKEN = Close(1006)
 
 _BUFFER_BYTES = 1 << 18
-_MOST_HELD = SMALL  # a larger frame leaves at once: to join it to the next one would cost more than it saves
 _PATIENCE = 1.0  # how long one receive blocks before a caller may look at its deadlines
 _SHORT = 0.25  # seconds from which on it does no harm that the kernel's own timeout is many milliseconds late
 _DONT_WAIT: int = getattr(socket, "MSG_DONTWAIT", 0)
@@ -90,45 +89,27 @@ class Transport:
         self._spinning = Spinning(spin)
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._writer = FrameWriter()
-        self._held = b""  # a frame that waits for the next one
         self._spotter = FrameSpotter()
         self._events: deque[Frame | Response] = deque()
         self._parts: list[bytes] = []
         self._empty_at = time.monotonic()  # when the receive queue was last known to be empty
         self.is_open = protocol.state is State.OPEN
 
-    def send(self, message: bytes | Sequence[Any], *, hold: bool = False) -> None:
+    def send(self, message: bytes | Sequence[Any]) -> None:
         """Send one binary message.
 
         Args:
             message: its payload, whole or in pieces (`FrameWriter.write`).
-            hold: another message follows at once: wait for it, or for `push`, so that both leave in one system call
-                and wake the peer once.
 
         Raises:
             Closed: the connection is over; the message has been lost, or nobody knows.
         """
         if not self.is_open:  # a close frame came along with what was read last
             self._closed_by_peer()
-        pieces: Sequence[Any] = (message,) if isinstance(message, bytes) else message
-        if self._held and (len(pieces) > 1 or len(self._held) + len(pieces[0]) > _MOST_HELD):
-            self.push()
-        frame = self._writer.write(pieces, after=self._held)
-        self._held = b""
-        if hold and isinstance(frame, bytes):
-            self._held = frame
-        else:
-            self._send_frames(frame)
-
-    def push(self) -> None:
-        """Send what `send` holds.
-
-        Raises:
-            Closed: as for `send`.
-        """
-        if self._held:
-            frame, self._held = self._held, b""
-            self._send_frames(frame)
+        try:
+            self._send_all(self._writer.write((message,) if isinstance(message, bytes) else message))
+        except OSError as err:
+            self._broken(err)
 
     def ping(self) -> None:
         """Send a ping."""
@@ -149,7 +130,6 @@ class Transport:
             Closed: the connection is over.
             Interrupted: the user wants the client to end.
         """
-        self.push()
         while True:
             while self._events:
                 message = self._take(self._events.popleft())
@@ -171,7 +151,6 @@ class Transport:
         Raises:
             Closed: the connection is over.
         """
-        self.push()
         count = self._read()
         if count is None:
             return
@@ -190,7 +169,6 @@ class Transport:
             return False
         try:
             if self._protocol.state is State.OPEN:
-                self.push()
                 self._protocol.send_close(close.code, close.reason)
                 self.is_open = False
             self._flush()
@@ -299,18 +277,11 @@ class Transport:
             except OSError as err:
                 self._broken(err)
 
-    def _send_frames(self, frames: bytes | memoryview) -> None:
-        try:
-            self._send_all(frames)
-        except OSError as err:
-            self._broken(err)
-
     def _send_all(self, data: bytes | memoryview) -> None:
-        rest = memoryview(data)
-        flags = _DONT_WAIT if self._kernel_waits else 0
-        while rest:
+        flags, left = _DONT_WAIT if self._kernel_waits else 0, len(data)
+        while left:
             try:
-                rest = rest[self._sock.send(rest, flags) :]
+                left -= self._sock.send(data if left == len(data) else memoryview(data)[-left:], flags)
             except _NOT_NOW:
                 if not self._wait(select.POLLOUT, STALL_SECONDS):
                     raise TimeoutError(f"nothing could be sent for {STALL_SECONDS:g} s") from None

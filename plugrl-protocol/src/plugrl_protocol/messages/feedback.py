@@ -60,9 +60,9 @@ class Feedback:
         truncated: np.ndarray,
         info: Mapping[str, Any],
     ) -> None:
-        observation.require_rows(
-            self._fill(env_indices, step_ids, rewards, terminated, truncated, info), "feedback.data.obs"
-        )
+        rows = self._fill(env_indices, step_ids, rewards, terminated, truncated, info)
+        if len(observation.text) != rows:
+            raise observation.wrong_rows(rows, "feedback.data.obs")
         _set(self, "observation", observation)
 
     def info_rows(self) -> InfoRows:

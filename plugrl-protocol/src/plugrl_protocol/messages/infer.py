@@ -43,7 +43,9 @@ class Infer:
         reuse: np.ndarray | None = None,
         spaces: Declaration | None = None,
     ) -> None:
-        observation.require_rows(_read_rows(self, env_indices, step_ids, reuse), "infer.data")
+        rows = _read_rows(self, env_indices, step_ids, reuse)
+        if len(observation.text) != rows:
+            raise observation.wrong_rows(rows, "infer.data")
         _set(self, "observation", observation)
         _set(self, "spaces", spaces)
 

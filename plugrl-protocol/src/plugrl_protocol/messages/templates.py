@@ -86,10 +86,14 @@ class _Template:
 
     def __init__(self, frame: bytes, message: Infer | Action | Feedback, slots: dict[Place, tuple[int, int]]) -> None:
         arrays = _arrays(message)
-        self._slots = [
-            (place, *slots[place], arrays[place].dtype, arrays[place].shape, arrays[place].dtype.kind == "b")
-            for place in sorted(slots, key=slots.__getitem__)
-        ]
+        self._small, self._large = [], []
+        for place, (start, stop) in sorted(slots.items(), key=lambda slot: slot[1]):
+            array = arrays[place]
+            if stop - start <= _SMALL:
+                usual = frame[start:stop] if array.dtype.kind in "bi" else None
+                self._small.append((place, start, stop, usual, _frozen(array), array.dtype.kind == "b"))
+            else:
+                self._large.append((place, start, stop, array.dtype, array.shape, array.dtype.kind == "b"))
         self._fixed: list[tuple[int, int, bytes]] = []
         at = 0
         for start, stop in [*sorted(slots.values()), (len(frame), len(frame))]:
@@ -127,13 +131,18 @@ class _Template:
             if frame[start:stop] != fixed:
                 return None
         arrays = self._same.copy()
-        for place, start, stop, dtype, shape, is_bool in self._slots:
+        for place, start, stop, usual, array, is_bool in self._small:
+            data = frame[start:stop]
+            if data == usual:  # as indices and flags nearly always are
+                arrays[place] = array
+            elif is_bool and data.strip(b"\0\1"):
+                return None
+            else:
+                arrays[place] = np.ndarray(array.shape, array.dtype, data)
+        for place, start, stop, dtype, shape, is_bool in self._large:
             if is_bool and frame[start:stop].strip(b"\0\1"):
                 return None
-            if stop - start <= _SMALL:
-                arrays[place] = np.ndarray(shape, dtype, frame[start:stop])
-            else:
-                arrays[place] = np.ndarray(shape, dtype, frame, start)
+            arrays[place] = np.ndarray(shape, dtype, frame, start)
         try:
             return self._make(arrays)
         except LocalProtocolError:  # env indices: the whole way says what is wrong with them
