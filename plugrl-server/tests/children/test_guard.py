@@ -1,9 +1,11 @@
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 
 import pytest
+from plugrl_server.children.child import Child
 from plugrl_server.children.guard import Guard
 
 SERVER = """
@@ -18,6 +20,18 @@ async def main():
 asyncio.run(main())
 """
 
+KILLED = """
+import asyncio, os, pathlib, signal, sys
+from plugrl_server.children.child import Child
+
+class Guard:
+    def begins(self, group):
+        print(group, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(Child(sys.argv[2], pathlib.Path(sys.argv[1]), Guard()).run(os.environ))
+"""
+
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGABRT], ids=lambda number: number.name)
 def test_clients_of_a_killed_server_end_with_all_that_they_have_started(tmp_path, told, gone, number):
@@ -28,6 +42,34 @@ def test_clients_of_a_killed_server_end_with_all_that_they_have_started(tmp_path
         server.send_signal(number)
     gone(sleeping)
     gone(shell)
+
+
+def test_a_client_does_not_begin_before_the_guard_knows_of_it(tmp_path):
+    """Else a server that is killed at once would leave it behind."""
+    log = tmp_path / "0.log"
+
+    class LateGuard:
+        def begins(self, group):
+            said.append((group, log.read_bytes()))
+
+        def over(self, group):
+            said.append((group, log.read_bytes()))
+
+    said = []
+    child = Child("echo begun", log, LateGuard())
+    asyncio.run(child.run(os.environ))
+    (group, before), (ended, after) = said
+    assert group == ended
+    assert (before, after) == (b"", b"begun\n")
+
+
+def test_a_client_whose_server_is_killed_before_the_guard_knows_never_begins(tmp_path, gone):
+    begun = tmp_path / "begun"
+    program = [sys.executable, "-c", KILLED, str(tmp_path / "0.log"), f"touch {begun}"]
+    server = subprocess.run(program, capture_output=True, check=False)
+    assert server.returncode == -signal.SIGKILL
+    gone(int(server.stdout))
+    assert not begun.exists()
 
 
 def test_a_guard_that_is_closed_ends_nobody(gone):

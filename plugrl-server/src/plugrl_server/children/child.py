@@ -13,6 +13,7 @@ from plugrl_server.children.guard import Guard
 from plugrl_server.children.peers import held_by, process_tree
 
 TAIL_LINES = 20
+_GATE = "read -r _ || exit 1\nexec </dev/null\n"  # run before a command: waits until the guard knows of it
 _TAIL_BYTES = 64 * 1024
 
 
@@ -112,18 +113,25 @@ class Child:
 
     async def _started(self, environment: Mapping[str, str]) -> asyncio.subprocess.Process:
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        with self.log.open("wb") as output:
-            process = await asyncio.create_subprocess_shell(
-                self.command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=output,
-                stderr=asyncio.subprocess.STDOUT,
-                env=environment,
-                start_new_session=True,
-            )
-        self._group = process.pid
-        if self._guard is not None:
-            self._guard.begins(self._group)
+        gate, opened = os.pipe()
+        try:
+            with self.log.open("wb") as output:
+                process = await asyncio.create_subprocess_shell(
+                    _GATE + self.command,
+                    stdin=gate,
+                    stdout=output,
+                    stderr=asyncio.subprocess.STDOUT,
+                    env=environment,
+                    start_new_session=True,
+                )
+            self._group = process.pid
+            if self._guard is not None:
+                self._guard.begins(self._group)
+            with contextlib.suppress(BrokenPipeError):  # somebody has ended it
+                os.write(opened, b"\n")
+        finally:  # a server that was killed closes the gate, too
+            os.close(gate)
+            os.close(opened)
         return process
 
     def _signal(self, number: int) -> None:
