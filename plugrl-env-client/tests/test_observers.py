@@ -167,6 +167,7 @@ class Copies(RolloutObserver):
 def test_images_are_sent_without_a_copy_where_nobody_observes(fake_server, actions):
     server = fake_server(serving(actions, 2, 3))
     run(Camera(2), server, num_steps=12)
+    server.wait()
     sent = server.peers[0].feedbacks[-1]["data"]["obs"]["images"]["cam"]
     assert (sent.shape, sent.min(), sent.max()) == ((2, 128, 128, 3), 6, 6)
     with pytest.raises(AssertionError, match="looked into"):
