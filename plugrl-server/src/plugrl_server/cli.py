@@ -51,6 +51,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """
     words = sys.argv[1:] if argv is None else list(argv)
     code = _main(Command(program(argv), words), torchrun.this_command(argv))
+    torchrun.end(code)
     if code:
         sys.exit(code)
 

@@ -25,7 +25,9 @@ import sys, torch.distributed as dist
 from plugrl_server.algorithm.collectives import TorchCollectives
 from plugrl_server.learners import learner_loop
 dist.init_process_group("gloo", store=dist.FileStore(sys.argv[1], 2), rank=1, world_size=2)
-sys.exit(learner_loop.run(TorchCollectives(dist.new_group(backend="gloo"))))
+code = learner_loop.run(TorchCollectives(dist.new_group(backend="gloo")))
+dist.destroy_process_group()  # as a learner of torchrun does: gloo's threads must not be left to the interpreter's end
+sys.exit(code)
 """
 SMALL = {"hidden_sizes": (16, 16), "device": "cpu"}
 

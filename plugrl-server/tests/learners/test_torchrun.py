@@ -140,3 +140,29 @@ def test_the_command_is_run_again_in_the_way_it_was_started(monkeypatch):
     monkeypatch.setattr(sys, "orig_argv", ["python3", "-c", "import mine; main()", "ppo"])
     assert torchrun.this_command(None) == [sys.executable, "-c", "import mine; main()", "ppo"]
     assert torchrun.this_command(["ppo"]) == [sys.executable, "-m", "plugrl_server.cli", "ppo"]
+
+
+MEMBER = """
+import atexit, sys
+from plugrl_server.learners import torchrun
+atexit.register(print, "the interpreter ends")
+torchrun.end(5)  # joined nobody yet
+torchrun._join("cpu")
+if sys.argv[1] == "leaves":
+    torchrun._leave()
+print("joined")
+torchrun.end(3)
+sys.exit(4)
+"""
+
+
+@pytest.mark.parametrize(
+    ("word", "code", "said"), [("leaves", 4, "joined\nthe interpreter ends\n"), ("stays", 3, "joined\n")]
+)
+def test_a_process_that_has_not_left_the_others_ends_at_once(word, code, said):
+    """The interpreter's end would abort now and then, with another exit code."""
+    alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    program = [sys.executable, "-c", MEMBER, word]
+    ended = subprocess.run(program, env={**os.environ, **alone, **meeting}, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (code, said)

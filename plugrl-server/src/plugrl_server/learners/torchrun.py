@@ -31,6 +31,8 @@ FAILED = 1
 FOR_EVER = timedelta(days=1000)
 """How long a learner waits for the next learn step."""
 
+_is_member = False  # of torch.distributed's groups, which have threads of their own
+
 _RANK_FILE, _ADDED = "PLUGRL_RANK_0_FILE", "PLUGRL_ADDED_VARIABLES"
 _FROM_TORCHRUN = (
     *("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "ROLE_NAME"),
@@ -104,11 +106,13 @@ def _join(device: str) -> TorchCollectives:
     """
     import torch.distributed
 
+    global _is_member
     here, number = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["LOCAL_RANK"])
     gpus = torch.cuda.device_count() if device in ("auto", "cuda") else 0
     if gpus:
         torch.cuda.set_device(number % gpus)
     torch.distributed.init_process_group("cpu:gloo,cuda:nccl" if gpus >= here else "gloo")
+    _is_member = True
     control = torch.distributed.new_group(backend="gloo", timeout=FOR_EVER)
     for name in (*_FROM_TORCHRUN, *os.environ.pop(_ADDED, "").split(), _RANK_FILE):
         os.environ.pop(name, None)
@@ -118,7 +122,20 @@ def _join(device: str) -> TorchCollectives:
 def _leave() -> None:
     import torch.distributed
 
+    global _is_member
     torch.distributed.destroy_process_group()
+    _is_member = False
+
+
+def end(code: int) -> None:
+    """End this process with that exit code where it has not left the others, as after a failure.
+
+    To leave them then may take for ever, and where threads of gloo live on, the interpreter's end now and then aborts.
+    """
+    if _is_member:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def _end_with_agent() -> None:
