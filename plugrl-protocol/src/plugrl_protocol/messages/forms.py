@@ -5,7 +5,7 @@ same frame with other numbers. Every other message goes the whole way, through `
 travel. `templates` is the same for reading.
 """
 
-from operator import attrgetter
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,11 +24,18 @@ _MOST_BYTES = 64 * 2**10  # of a frame: larger ones are written in pieces, and t
 
 # The arrays of a message outside its observation, in the order in which they travel. Their dtypes are the message's
 # own doing, except for that of an action.
-_FIELDS: dict[type, tuple[str, ...]] = {
-    Infer: ("env_indices", "step_ids"),
-    Feedback: ("rewards", "terminated", "truncated", "env_indices", "step_ids"),
-    Action: ("env_ids", "action"),
+_FIELDS: dict[type, Callable[[Any], tuple[np.ndarray, ...]]] = {
+    Infer: lambda infer: (infer.env_indices, infer.step_ids),
+    Feedback: lambda feedback: (
+        feedback.rewards,
+        feedback.terminated,
+        feedback.truncated,
+        feedback.env_indices,
+        feedback.step_ids,
+    ),
+    Action: lambda action: (action.env_ids, action.action),
 }
+_to_bytes = np.ndarray.tobytes
 
 
 class MessageWriter:
@@ -90,7 +97,7 @@ class _Form:
 
     def __init__(self, message: _Formed, pieces: list[bytes]) -> None:
         self._pieces = pieces
-        self._fields = attrgetter(*_FIELDS[type(message)])
+        self._fields = _FIELDS[type(message)]
         self._is_feedback = isinstance(message, Feedback)
         self._action = message.action.dtype if isinstance(message, Action) else None
         self._states: list[tuple[str, np.dtype[Any], tuple[int, ...]]] = []
@@ -133,7 +140,7 @@ class _Form:
             data.append(text)
         elif message.action.dtype is not self._action:
             return None
-        data += [array.tobytes() for array in self._fields(message)]
+        data += map(_to_bytes, self._fields(message))
         if self._is_feedback and (data[-4] + data[-3]).strip(b"\0\1"):  # the flags: what bool arrays hold on the wire
             return None
         pieces = self._pieces.copy()
@@ -156,7 +163,7 @@ def _likeness(message: Message) -> object:
 
 def _arrays(message: _Formed) -> list[np.ndarray]:
     """All its arrays, in the order in which they travel."""
-    fields = [getattr(message, name) for name in _FIELDS[type(message)]]
+    fields = _FIELDS[type(message)](message)
     if isinstance(message, Action):
-        return fields
+        return [*fields]
     return [*message.observation.states.values(), message.observation.text, *fields]
