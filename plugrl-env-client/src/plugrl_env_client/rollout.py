@@ -108,6 +108,7 @@ class Rollout:
         self._options = options
         self._most_steps = math.inf if options.num_steps is None else options.num_steps
         self._most_episodes = math.inf if options.num_episodes is None else options.num_episodes
+        self._over = False  # all is done that was asked for
         self._interrupts = interrupts
         self._tally = tally
         self._progress = progress
@@ -219,8 +220,7 @@ class Rollout:
                 self._report(link, owing)
 
     def _finished(self) -> bool:
-        tally = self._tally
-        return tally.steps >= self._most_steps or tally.episodes >= self._most_episodes or self._interrupts.requested
+        return self._over or self._interrupts.requested
 
     def _ask(self, link: Link, waiting: np.ndarray) -> None:
         first = link.exchanges == 0 and DECLARE in link.features
@@ -318,6 +318,7 @@ class Rollout:
         self._tally.steps += self._env.num_envs - len(resetting)
         if ended is not None:
             self._tally.episodes_ended(*ended)
+        self._over = self._tally.steps >= self._most_steps or self._tally.episodes >= self._most_episodes
         if len(resetting):
             self._tally.reset_in_step(resetting)
             self._rested(resetting)

@@ -16,23 +16,26 @@ class Spinning:
     Args:
         longest: seconds to spin in every wait; 0 never spins. None grants AUTO_SECONDS while answers usually come
             within that time and nobody else wants this core.
+
+    Attributes:
+        adapts: whether it wants to hear how long answers take (`waited`).
     """
 
     def __init__(self, longest: "float | None") -> None:
-        self._adaptive = longest is None
+        self.adapts = longest is None
         self._longest = longest if longest is not None else AUTO_SECONDS if spare_cores() else 0.0
         self._usual = self._longest
         self._resting_until = 0.0
 
     def granted(self, now: float) -> float:
         """How many seconds the wait that begins now may spin."""
-        if self._adaptive and (self._usual > self._longest or now < self._resting_until):
+        if self.adapts and (self._usual > self._longest or now < self._resting_until):
             return 0.0
         return self._longest
 
     def waited(self, seconds: float) -> None:
         """Note how long an answer took."""
-        if self._adaptive:
+        if self.adapts:
             self._usual += (min(seconds, 8 * self._longest) - self._usual) / 8
 
     def asked(self, before: float, now: float) -> None:

@@ -85,7 +85,7 @@ class Transport:
         sock.setblocking(self._kernel_waits)
         self._sock = sock
         self._protocol = protocol
-        self._interrupts = interrupts
+        self._waiting = interrupts.waiting()
         self._spinning = Spinning(spin)
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._writer = FrameWriter()
@@ -207,11 +207,12 @@ class Transport:
         spin = self._spinning.granted(now)
         count = None if now - self._empty_at < _PATIENCE and not spin else self._read()
         if count is None:
-            with self._interrupts.waiting():
+            with self._waiting:
                 count = self._spin_read(now + spin) if spin else None
                 if count is None:
                     count = self._wait_and_read(patience)
-            self._spinning.waited(time.monotonic() - now)
+            if self._spinning.adapts:
+                self._spinning.waited(time.monotonic() - now)
         return count
 
     def _wait_and_read(self, patience: float) -> int | None:

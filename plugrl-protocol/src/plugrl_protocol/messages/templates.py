@@ -94,10 +94,10 @@ class _Template:
                 self._small.append((place, start, stop, usual, _frozen(array), array.dtype.kind == "b"))
             else:
                 self._large.append((place, start, stop, array.dtype, array.shape, array.dtype.kind == "b"))
-        self._fixed: list[tuple[int, int, bytes]] = []
+        self._fixed: list[tuple[int, bytes]] = []
         at = 0
         for start, stop in [*sorted(slots.values()), (len(frame), len(frame))]:
-            self._fixed.append((at, start, frame[at:start]))
+            self._fixed.append((at, frame[at:start]))
             at = stop
         # What has no slot is the same in every frame. Copies, so that they do not keep this one alive.
         self._same = {place: _frozen(array) for place, array in arrays.items() if place not in slots}
@@ -127,8 +127,8 @@ class _Template:
 
     def read(self, frame: bytes) -> Message | None:
         """The message in a frame of the same length; None where it differs in more than its numbers."""
-        for start, stop, fixed in self._fixed:
-            if frame[start:stop] != fixed:
+        for start, fixed in self._fixed:
+            if not frame.startswith(fixed, start):
                 return None
         arrays = self._same.copy()
         for place, start, stop, usual, array, is_bool in self._small:
