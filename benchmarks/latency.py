@@ -140,7 +140,7 @@ def steps_per_second(
         if now >= begun and (not seen or snapshot.steps > seen[-1][1]):
             seen.append((now, snapshot.steps))
         if now >= begun + seconds:
-            interrupts.requested = True
+            interrupts.request()
 
     options = ClientOptions(server_host="127.0.0.1", server_port=port, num_envs=envs, num_groups=groups, spin_us=0)
     options.check()

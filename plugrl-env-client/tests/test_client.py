@@ -213,7 +213,7 @@ def test_envs_that_break_while_they_are_made_fail_the_run_and_leave_a_traceback(
 
 def test_envs_that_break_while_they_are_made_at_ctrl_c_were_interrupted(monkeypatch):
     def make(self, config, num_envs):
-        interrupts.requested = True
+        interrupts.request()
         raise EOFError("the worker process is gone")
 
     monkeypatch.setattr(DummyEnv, "__init__", make)

@@ -602,7 +602,7 @@ def test_an_interrupt_between_steps_ends_with_1000(fake_server, actions):
     class Interrupting(DummyEnv):
         def step(self, actions):
             if self._time[0] == 5:
-                result.interrupts.requested = True
+                result.interrupts.request()
             return super().step(actions)
 
     def script(peer):
@@ -627,7 +627,7 @@ def test_an_interrupt_while_waiting_for_actions_ends_with_1000(fake_server):
     def script(peer):
         peer.greet()
         peer.infer()
-        result.interrupts.requested = True
+        result.interrupts.request()
         try:
             peer.feedback()
         finally:

@@ -145,8 +145,9 @@ class ChunkPlan:
         Raises:
             ValueError: da differs from that of the chunks before.
         """
-        steps = len(chunk)
-        limit = max(min(steps, self._replan_steps or steps) - late, 1)
+        limit = len(chunk) if self._replan_steps is None else min(len(chunk), self._replan_steps)
+        if late:
+            limit = max(limit - late, 1)
         if chunk.shape[2:] != self._action_shape:
             self._check(chunk)
         if self._stands_in:

@@ -272,19 +272,19 @@ class Rollout:
         self._run(actions, np.zeros(0, np.int64))
 
     def _report(self, link: Link, owing: np.ndarray) -> None:
-        owed = self._plan.owed(owing)
+        _, step_ids, rewards, terminated, truncated, episode = self._plan.owed(owing)
         info: dict[str, object] = {}
         if self._infos:
             info = {key: rows[owing] for key, rows in self._infos.items() if key != "success"}
-        if owed.episode is not None:
-            info["episode"] = owed.episode
+        if episode is not None:
+            info["episode"] = episode
         feedback = Feedback(
             env_indices=owing,
-            step_ids=owed.step_ids,
+            step_ids=step_ids,
             observation=self._rows(owing),
-            rewards=owed.rewards,
-            terminated=owed.terminated,
-            truncated=owed.truncated,
+            rewards=rewards,
+            terminated=terminated,
+            truncated=truncated,
             info=info,
         )
         link.feedback(feedback)
@@ -294,7 +294,7 @@ class Rollout:
         self._progress(link.waited)
         for observer in self._observers:
             observer.exchanged(link.waited)
-        if owed.episode is not None:
+        if episode is not None:
             self._restart_ended(owing[self._reuses & link.reusable(owing)])
 
     def _step(self, link: Link) -> None:
@@ -312,9 +312,9 @@ class Rollout:
         if self._pacer is not None:
             self._pacer.stepped()
         self._look.stepped(step)
-        self._observation = step.observation
-        self._infos = dict(step.infos)
-        ended = self._plan.record(step.rewards, step.terminated, step.truncated, self._infos.get("success"))
+        self._observation, rewards, terminated, truncated, infos = step
+        self._infos = dict(infos)
+        ended = self._plan.record(rewards, terminated, truncated, self._infos.get("success"))
         self._tally.steps += self._env.num_envs - len(resetting)
         if ended is not None:
             self._tally.episodes_ended(*ended)

@@ -177,7 +177,7 @@ def test_an_env_that_breaks_at_ctrl_c_was_interrupted(fake_server, actions, monk
     interrupts = Interrupts()
 
     def die(self, actions):
-        interrupts.requested = True
+        interrupts.request()
         raise EOFError("the worker process is gone")
 
     def refuse(self):

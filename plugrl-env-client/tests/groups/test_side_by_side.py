@@ -197,7 +197,7 @@ def test_a_group_that_does_not_end_is_named(fake_server, actions, monkeypatch):
     interrupts = Interrupts()
 
     def hang(self, actions):
-        interrupts.requested = True
+        interrupts.request()
         assert stuck.wait(10)
         return real(self, actions)
 
@@ -215,7 +215,7 @@ def test_a_group_that_the_recorder_holds_up_is_waited_for(fake_server, actions, 
     joined = []
 
     def commit(self, finished):
-        interrupts.requested = True
+        interrupts.request()
         assert may_write.wait(20)
         return real(self, finished)
 

@@ -73,5 +73,19 @@ def test_another_threads_wait_is_not_raised_in_but_does_not_begin_again():
 def test_one_thread_can_be_ended_by_itself():
     main = Interrupts()
     group, other = Interrupts(main), Interrupts(main)
-    group.requested = True
+    group.request()
     assert (group.requested, other.requested, main.requested) == (True, False, False)
+
+
+def test_what_is_made_below_a_client_that_should_end_should_end_too():
+    main = Interrupts()
+    main.request()
+    assert Interrupts(Interrupts(main)).requested
+
+
+def test_a_request_reaches_everything_below():
+    main = Interrupts()
+    process = Interrupts(main)
+    group = Interrupts(process)
+    main.request()
+    assert (process.requested, group.requested) == (True, True)

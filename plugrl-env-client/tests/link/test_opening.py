@@ -153,7 +153,7 @@ def test_whoever_is_connecting_to_nowhere_can_be_interrupted(monkeypatch):
     monkeypatch.setattr(opening.select, "poll", NeverReady)
     thread = threading.Thread(target=connect)
     thread.start()
-    main.requested = True
+    main.request()
     thread.join(10)
     assert ended == [True]
 

@@ -118,7 +118,7 @@ def test_lesson_11_and_27_one_line_an_attempt_and_the_first_says_how_to_start(ca
 def test_a_sleep_ends_with_a_signal():
     interrupts = Interrupts()
     interruptible_sleep(interrupts)(0.001)
-    interrupts.requested = True
+    interrupts.request()
     with pytest.raises(Interrupted):
         interruptible_sleep(interrupts)(60)
 
@@ -135,6 +135,6 @@ def test_a_sleep_in_another_thread_looks_for_the_signal(monkeypatch):
 
     thread = threading.Thread(target=nap)
     thread.start()
-    main.requested = True
+    main.request()
     thread.join(10)
     assert ended == [True]

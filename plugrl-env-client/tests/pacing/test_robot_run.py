@@ -156,7 +156,7 @@ class Run:
 
     def connect(self):
         if not self.left:
-            self.interrupts.requested = True
+            self.interrupts.request()
             return Server(self.clock, [], 1)
         return self.left.pop(0)
 

@@ -20,7 +20,7 @@ from plugrl_protocol.closing import (
 from plugrl_protocol.codec.encoder import Pieces
 from plugrl_protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from plugrl_protocol.exchange import Exchange, Role, Turn
-from plugrl_protocol.messages import Feedback, Infer, Message, Metadata
+from plugrl_protocol.messages import Action, Feedback, Infer, Message, Metadata
 from plugrl_protocol.messages.forms import MessageWriter
 from plugrl_protocol.messages.templates import MessageReader
 from plugrl_protocol.reuse import HeldObservations, ReusableEnvs
@@ -92,8 +92,6 @@ class Drop:
 
 TimerAction: TypeAlias = Ping | CloseNow | Drop
 
-_ACTION, _FEEDBACK = Turn.ACTION, Turn.FEEDBACK  # to look up a member of an enum takes as long as to count an array
-
 
 class Connection:
     """One end of one connection. Feed it everything that has arrived before asking `tick` what is overdue.
@@ -119,8 +117,13 @@ class Connection:
         self._reader = MessageReader()
         self._writer = MessageWriter()
         self._features: frozenset[str] = frozenset()
+        self._offers_reuse = False  # whether they have REUSE
         self._failure: RemoteProtocolError | None = None
         self._closing = False
+        # The seconds that the peer has to reply, by the message that asks for it.
+        self._reply_within: dict[type[Message], float | None] = (
+            {Infer: timeouts.action} if self._is_client else {Action: timeouts.feedback}
+        )
         self._reply_due = _after(now, timeouts.metadata) if role is Role.CLIENT else None
         self._reply_left: float | None = None  # of the feedback deadline, while the server learns
         self._learning = False
@@ -173,9 +176,9 @@ class Connection:
             if len(frame) > self._max_frame:
                 self._refuse_size(len(frame), RemoteProtocolError)
             message = self._reader.read(frame if type(frame) is bytes else bytes(frame))
-            if isinstance(message, Infer):
+            if type(message) is Infer:
                 self._check_offered(message, RemoteProtocolError)
-            if REUSE in self._features and not self._is_client:
+            if self._offers_reuse and not self._is_client:
                 message = self._complete(message, len(frame))
             self._exchange.received(self._peer, message)
         except RemoteProtocolError as error:
@@ -210,15 +213,16 @@ class Connection:
         """
         if self._closing or self._failure is not None:
             raise LocalProtocolError("7.4 closing/silence", "nothing may be sent: the connection is closing")
-        if isinstance(message, Infer):
+        if type(message) is Infer:
             self._check_offered(message, LocalProtocolError)
-            self._reusable.check(message)
+            if message.reuse is not None:
+                self._reusable.check(message.env_indices, message.reuse)
         frame = self._writer.write(message)
         size = len(frame[0]) if len(frame) == 1 else sum(memoryview(piece).nbytes for piece in frame)
         if size > self._max_frame:
             self._refuse_size(size, LocalProtocolError)
         self._exchange.sent(self.role, message)
-        if isinstance(message, Feedback) and REUSE in self._features:
+        if self._offers_reuse and type(message) is Feedback:
             self._reusable.reported(message)
         self._begin_turn(message, now)
         return frame
@@ -308,19 +312,16 @@ class Connection:
         return message
 
     def _begin_turn(self, message: Message, now: float) -> None:
-        """Note what `message` offers, and set the deadline of the turn that it began."""
-        turn = self._exchange.turn
-        if isinstance(message, Metadata):
-            self._features = message.features
+        """Note what `message` offers, and set the deadline of the reply that it asks for."""
+        if type(message) is Metadata:
+            self._features, self._offers_reuse = message.features, REUSE in message.features
+        seconds = self._reply_within.get(type(message))
         self._reply_due = self._reply_left = None
-        if turn is _ACTION:
-            if self._is_client:
-                self._reply_due = _after(now, self._timeouts.action)
-        elif turn is _FEEDBACK and not self._is_client:
+        if seconds is not None:
             if self._learning:
-                self._reply_left = self._timeouts.feedback
+                self._reply_left = seconds
             else:
-                self._reply_due = _after(now, self._timeouts.feedback)
+                self._reply_due = now + seconds
 
 
 def _after(now: float, seconds: float | None) -> float | None:

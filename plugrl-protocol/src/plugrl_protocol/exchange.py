@@ -82,14 +82,7 @@ class Exchange:
         Raises:
             LocalProtocolError: It must not be sent now; nothing has changed.
         """
-        self._check(sender, message, LocalProtocolError)
-        if isinstance(message, Feedback):
-            if not self._is_the_answered(message) and (unheld := self._unheld(message)):
-                detail = f"feedback.env_indices: env {min(unheld)} holds no action on this connection"
-                raise LocalProtocolError("7.6 feedback/held", detail)
-        elif isinstance(message, Action) and message.env_ids is None:  # a client bears with it (SPEC 5.3)
-            raise LocalProtocolError("4.3 action/env-ids", "action.data.env_ids: missing")
-        self._advance(message)
+        self._take(sender, message, LocalProtocolError)
 
     def received(self, sender: Role, message: Message) -> None:
         """Go on by a message of the peer.
@@ -97,50 +90,48 @@ class Exchange:
         Raises:
             RemoteProtocolError: It must not have been sent now; nothing has changed.
         """
-        self._check(sender, message, RemoteProtocolError)
-        self._advance(message)
+        self._take(sender, message, RemoteProtocolError)
 
-    def _check(self, sender: Role, message: Message, error: type[ProtocolError]) -> None:
+    def _take(self, sender: Role, message: Message, error: type[ProtocolError]) -> None:
         rule = self._rule
         if sender is not rule.sender or type(message) is not rule.message:
             clause = "4.1 exchange/metadata-first" if self.turn is Turn.METADATA else "4.2 exchange/alternation"
             due = f"{self.turn.value} from the {rule.sender.value}"
             raise error(clause, f"expected {due}, got {type(message).__name__.lower()} from the {sender.value}")
-        if isinstance(message, Action):
-            self._check_answer(message, error)
+        if type(message) is Infer:
+            self._asked = message.env_indices.tobytes()
+        elif type(message) is Action:
+            self._answer(message, error)
+        elif type(message) is Feedback:
+            self._report(message, error)
+        self.turn = rule.then
+        self._rule = _AFTER[type(message)]
 
-    def _check_answer(self, action: Action, error: type[ProtocolError]) -> None:
+    def _answer(self, action: Action, error: type[ProtocolError]) -> None:
         rows, asked = action.action.shape[1], len(self._asked) // _INT64_BYTES
         if rows != asked:
             raise error("5.3 action/shape", f"action.data.action: expected {asked} envs on axis 1, got {rows}")
-        if action.env_ids is not None and action.env_ids.tobytes() != self._asked:
+        if action.env_ids is None:
+            if error is LocalProtocolError:  # a client bears with it (SPEC 5.3)
+                raise error("4.3 action/env-ids", "action.data.env_ids: missing")
+        elif action.env_ids.tobytes() != self._asked:
             raise error("4.3 action/env-ids", "action.data.env_ids: expected the infer's env_indices, in their order")
-
-    def _unheld(self, feedback: Feedback) -> frozenset[int]:
-        return frozenset(feedback.env_indices.tolist()) - self.holders
-
-    def _is_the_answered(self, feedback: Feedback) -> bool:
-        return feedback.env_indices.tobytes() == self._just_answered
-
-    def _advance(self, message: Message) -> None:
-        if isinstance(message, Infer):
-            self._asked = message.env_indices.tobytes()
-        elif isinstance(message, Action):
-            if self._just_answered is None and not self._holders:
-                self._just_answered = self._asked
-            else:
-                self.holders.update(_listed(self._asked))
-        elif isinstance(message, Feedback):
-            self._report(message)
-        self.turn = self._rule.then
-        self._rule = _AFTER[type(message)]
-
-    def _report(self, feedback: Feedback) -> None:
-        if self._is_the_answered(feedback):
-            self.unheld, self._just_answered = _NOBODY, None
+        if self._just_answered is None and not self._holders:
+            self._just_answered = self._asked
         else:
-            self.unheld = self._unheld(feedback)
-            self.holders.difference_update(feedback.env_indices.tolist())
+            self.holders.update(_listed(self._asked))
+
+    def _report(self, feedback: Feedback, error: type[ProtocolError]) -> None:
+        if feedback.env_indices.tobytes() == self._just_answered:
+            self.unheld, self._just_answered = _NOBODY, None
+            return
+        envs = frozenset(feedback.env_indices.tolist())
+        unheld = envs - self.holders
+        if unheld and error is LocalProtocolError:  # a server bears with it (SPEC 7.6)
+            detail = f"feedback.env_indices: env {min(unheld)} holds no action on this connection"
+            raise error("7.6 feedback/held", detail)
+        self.unheld = unheld
+        self._holders -= envs
 
 
 def _listed(indices: bytes) -> list[int]:

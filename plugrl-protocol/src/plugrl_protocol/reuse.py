@@ -156,16 +156,19 @@ class ReusableEnvs:
         held: np.ndarray = self._held[env_indices]
         return held
 
-    def check(self, infer: Infer) -> None:
-        """Make sure that the server can complete `infer`.
+    def check(self, env_indices: np.ndarray, reuse: np.ndarray) -> None:
+        """Make sure that the server can complete an infer.
+
+        Args:
+            env_indices: int64[n], as in the infer.
+            reuse: b1[n], as in the infer.
 
         Raises:
             LocalProtocolError: It reuses a row that the server does not hold.
         """
-        if infer.reuse is not None:
-            missing = infer.reuse > self._held[infer.env_indices]
-            if np.count_nonzero(missing):
-                raise LocalProtocolError("10.1 reuse/held", _not_held(infer.env_indices[missing][0]))
+        missing = reuse > self._held[env_indices]
+        if np.count_nonzero(missing):
+            raise LocalProtocolError("10.1 reuse/held", _not_held(env_indices[missing][0]))
 
 
 def unchanged(before: Observation, after: Observation) -> np.ndarray:

@@ -35,9 +35,10 @@ class ActionRule(abc.ABC):
         Raises:
             ActionError: values or shape that the env cannot take.
         """
-        if chunk.dtype.kind not in "biuf":
+        kind = chunk.dtype.kind
+        if kind not in "biuf":
             raise ActionError(f"the server sent actions of dtype {chunk.dtype}, expected numbers")
-        if chunk.dtype.kind == "f" and b"\0" in np.isfinite(chunk).tobytes():  # quicker than NumPy's all
+        if kind == "f" and b"\0" in np.isfinite(chunk).tobytes():  # quicker than NumPy's all
             bad = np.argwhere(~np.isfinite(chunk))[0]
             raise ActionError(
                 f"the server sent a NaN or infinite action (step {bad[0]}, row {bad[1]}): it is not given to the env"

@@ -161,7 +161,7 @@ def _until_one_decides(
 def _end(threads: Sequence[_Thread]) -> None:
     """Ask all groups to end, and wait until they have, but not for ever; a recorder knows itself when it is stuck."""
     for thread in threads:
-        thread.interrupts.requested = True
+        thread.interrupts.request()
         thread.may_go.set()
     _join(threads, GRACE_SECONDS)
     while any(thread.is_held_up for thread in threads):

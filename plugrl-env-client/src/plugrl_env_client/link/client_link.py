@@ -207,7 +207,7 @@ class Link:
         patience = self._patience if seconds is None else min(seconds, self._patience)
         while True:
             frame = self._transport.receive(patience)
-            if not isinstance(frame, Event) or frame is Event.TEXT:
+            if isinstance(frame, bytes) or frame is Event.TEXT:
                 return self._read(frame)
             if frame is Event.PONG:
                 self._connection.received_pong(time.monotonic())
@@ -231,7 +231,7 @@ class Link:
     def _read(self, frame: object) -> Message:
         now = time.monotonic()
         try:
-            if isinstance(frame, (bytes, bytearray)):
+            if isinstance(frame, bytes):
                 return self._connection.receive(frame, now)
             self._connection.receive_text(now)
         except RemoteProtocolError as err:

@@ -8,7 +8,7 @@ import functools
 import os
 import struct
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -31,9 +31,7 @@ class FrameWriter:
 
     def __init__(self) -> None:
         self._buffer = np.empty(SMALL, np.uint8)
-        self._keys: Iterator[tuple[bytes]] = iter(
-            ()
-        )  # of random bytes: asking the system for four at a time costs more than masking
+        self._keys: list[bytes] = []  # asking the system for four bytes at a time costs more than masking
 
     def write(self, pieces: Sequence[Any]) -> bytes | memoryview:
         """The frame of a binary message, valid until the next one is written.
@@ -42,13 +40,13 @@ class FrameWriter:
             pieces: its payload: bytes, and arrays in C order. An array is masked on its way into the frame, and that is
                 the only time its bytes are moved.
         """
-        key = next(self._keys, None)
-        if key is None:  # unpredictable to whoever chose the message (RFC 6455 10.3)
-            self._keys = struct.iter_unpack("4s", os.urandom(1024))
-            key = next(self._keys)
-        if len(pieces) > 1 or len(pieces[0]) > SMALL:
-            return self._write_large(pieces, key[0])
-        return b"".join((_head(len(pieces[0])), key[0], apply_mask(pieces[0], key[0])))
+        if not self._keys:  # unpredictable to whoever chose the message (RFC 6455 10.3)
+            self._keys = [key for (key,) in struct.iter_unpack("4s", os.urandom(1024))]
+        key = self._keys.pop()
+        size = len(pieces[0])
+        if size > SMALL or len(pieces) > 1:
+            return self._write_large(pieces, key)
+        return b"".join((_head(size, _MASKED), key, apply_mask(pieces[0], key)))
 
     def _write_large(self, pieces: Sequence[Any], key: bytes) -> memoryview:
         size = sum(memoryview(piece).nbytes for piece in pieces)
@@ -66,7 +64,7 @@ class FrameWriter:
                 end = at + len(data)
                 _mask(data, turned, self._buffer[at:end])
             at = end
-        head = _head(size) + key
+        head = _head(size, _MASKED) + key
         self._buffer.data[begin - len(head) : begin] = head
         return self._buffer.data[begin - len(head) : at]
 
@@ -87,12 +85,12 @@ class FrameSpotter:
         self._owed = 0  # bytes that are still to come of the frame that the core has begun to read
         self._lost = False
 
-    def payload(self, data: memoryview) -> memoryview | None:
+    def payload(self, data: memoryview) -> bytes | None:
         """The payload, where `data` is exactly one whole binary frame; otherwise the core has to be fed."""
-        if self._owed or self._lost or not data or data[0] != BINARY:
+        head = _head_within(len(data))
+        if self._owed or self._lost or not head or data[: len(head)] != head:
             return None
-        head, size = _measure(data)
-        return data[head:] if head and len(data) == head + size else None
+        return data[len(head) :].tobytes()
 
     def fed(self, data: memoryview, *, handshake: bool = False) -> None:
         """Follow what the core is fed; with `handshake` the server's response, which frames may come along with."""
@@ -117,12 +115,22 @@ def _mask(data: np.ndarray, key: bytes, out: np.ndarray) -> None:
 
 
 @functools.lru_cache(maxsize=256)
-def _head(size: int) -> bytes:
+def _head(size: int, masked: int) -> bytes:
+    """The head of a binary frame without its key; `masked` is the mask's bit, or 0."""
     if size < 126:
-        return struct.pack(">BB", BINARY, _MASKED | size)
+        return struct.pack(">BB", BINARY, masked | size)
     if size < 2**16:
-        return struct.pack(">BBH", BINARY, _MASKED | 126, size)
-    return struct.pack(">BBQ", BINARY, _MASKED | 127, size)
+        return struct.pack(">BBH", BINARY, masked | 126, size)
+    return struct.pack(">BBQ", BINARY, masked | 127, size)
+
+
+@functools.lru_cache(maxsize=256)
+def _head_within(total: int) -> bytes:
+    """The head of the unmasked binary frame that has `total` bytes with it; empty where there is none."""
+    for length in (2, 4, 10):
+        if total >= length and len(head := _head(total - length, 0)) == length:
+            return head
+    return b""
 
 
 def _measure(data: memoryview) -> tuple[int, int]:

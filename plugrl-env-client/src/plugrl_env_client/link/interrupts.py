@@ -21,23 +21,27 @@ class Interrupts:
         above: what the main thread handles signals with, for the waits of another thread. There a signal interrupts
             nothing and is found before the next wait: such waits must be short.
         patient: a second signal does nothing. For a process that another one looks after, and ends where need be.
+
+    Attributes:
+        requested: whether the client should end.
     """
 
     def __init__(self, above: "Interrupts | None" = None, *, patient: bool = False) -> None:
-        self._above = above
         self._patient = patient
-        self._requested = False
+        self._below: list[Interrupts] = []
         self._waiting = False
         self._wait = _Waiting(self)
+        self.requested = False
+        if above is not None:
+            above._below.append(self)  # first: a signal may arrive here
+            if above.requested:
+                self.requested = True
 
-    @property
-    def requested(self) -> bool:
-        """Whether the client should end."""
-        return self._requested or (self._above is not None and self._above.requested)
-
-    @requested.setter
-    def requested(self, requested: bool) -> None:
-        self._requested = requested
+    def request(self) -> None:
+        """The client should end, with everything below it."""
+        self.requested = True
+        for interrupts in self._below:
+            interrupts.request()
 
     @property
     def is_waiting(self) -> bool:
@@ -69,7 +73,7 @@ class Interrupts:
             if self._patient:
                 return
             raise SystemExit(128 + number)
-        self.requested = True
+        self.request()
         if self._waiting:
             raise Interrupted
 
@@ -85,7 +89,7 @@ class _Waiting:
     def __enter__(self) -> None:
         interrupts = self._interrupts
         interrupts._waiting = True
-        if interrupts._requested or interrupts.requested:
+        if interrupts.requested:
             interrupts._waiting = False
             raise Interrupted
 

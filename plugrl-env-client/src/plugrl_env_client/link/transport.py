@@ -120,7 +120,7 @@ class Transport:
         """Send what the core has to say."""
         self._flush()
 
-    def receive(self, patience: float = _PATIENCE) -> bytes | bytearray | Response | Event:
+    def receive(self, patience: float = _PATIENCE) -> bytes | Response | Event:
         """Wait for the next message.
 
         Args:
@@ -142,7 +142,7 @@ class Transport:
                 return Event.NOTHING
             payload = self._spotter.payload(self._buffer[:count])
             if payload is not None and self.is_open:
-                return bytes(payload)
+                return payload
             self._feed(count)
 
     def poll(self) -> None:
@@ -182,12 +182,12 @@ class Transport:
         """Close the socket, whatever state the connection is in."""
         self._sock.close()
 
-    def _take(self, event: Frame | Response) -> bytes | bytearray | Response | Event | None:
+    def _take(self, event: Frame | Response) -> bytes | Response | Event | None:
         """One event of the core as a message; None while it is only a part of one."""
         if isinstance(event, Response):
             return event
         if event.opcode is Opcode.BINARY and event.fin:
-            return _whole(event.data)
+            return bytes(event.data)
         if event.opcode is Opcode.CLOSE:
             self._closed_by_peer()
         if event.opcode is Opcode.PONG:
@@ -279,10 +279,13 @@ class Transport:
                 self._broken(err)
 
     def _send_all(self, data: bytes | memoryview) -> None:
-        flags, left = _DONT_WAIT if self._kernel_waits else 0, len(data)
-        while left:
+        flags = _DONT_WAIT if self._kernel_waits else 0
+        while True:
             try:
-                left -= self._sock.send(data if left == len(data) else memoryview(data)[-left:], flags)
+                sent = self._sock.send(data, flags)
+                if sent == len(data):  # as nearly always
+                    return
+                data = memoryview(data)[sent:]
             except _NOT_NOW:
                 if not self._wait(select.POLLOUT, STALL_SECONDS):
                     raise TimeoutError(f"nothing could be sent for {STALL_SECONDS:g} s") from None
@@ -339,7 +342,3 @@ class Transport:
         if sent is not None and sent.code == TOO_BIG.code:
             raise Closed(TOO_BIG, f"the server sent a frame over the size cap: {error}")
         raise Closed(Close(sent.code, sent.reason) if sent else BROKEN, f"connection lost: {error or 'closed'}")
-
-
-def _whole(data: bytes | bytearray | memoryview) -> bytes | bytearray:
-    return bytes(data) if isinstance(data, memoryview) else data

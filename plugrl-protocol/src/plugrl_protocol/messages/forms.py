@@ -130,8 +130,8 @@ class _Form:
             states = observation.states
             if len(states) != len(self._states):
                 return None
-            for (name, state), (known, dtype, shape) in zip(states.items(), self._states):  # noqa: B905 - as many
-                if name != known or state.dtype is not dtype or state.shape != shape:
+            for (name, state), known in zip(states.items(), self._states):  # noqa: B905 - as many
+                if (name, state.dtype, state.shape) != known:
                     return None
                 data.append(state.tobytes())
             text = observation.text.tobytes()
