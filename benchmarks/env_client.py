@@ -207,7 +207,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     """The options, checked."""
     parser = argparse.ArgumentParser(description="Cost of the env client, against the least client.")
     parser.add_argument("--shape", choices=SHAPES, action="append", help="only this one (repeatable; default all)")
-    parser.add_argument("--rounds", type=int, default=9, help="interleaved blocks of each client (default 9)")
+    parser.add_argument("--rounds", type=int, default=25, help="interleaved blocks of each client (default 25)")
     parser.add_argument("--cartpole-rounds", type=int, default=3, help="turns of both CartPole clients (default 3)")
     parser.add_argument("--envs", type=int, default=CARTPOLE_ENVS, help="of CartPole (default 64)")
     parser.add_argument("--seconds", type=float, default=4.0, help="of CartPole in each turn (default 4)")
