@@ -517,6 +517,41 @@ def test_lesson_15_an_env_may_reuse_its_buffers(fake_server, actions):
     ]
 
 
+class Unlike(DummyEnv):
+    """Episodes of different lengths: 1, 3, 5 and 100 steps."""
+
+    def step(self, actions):
+        step = super().step(actions)
+        return step._replace(truncated=step.truncated | (self._time >= [1, 3, 5, 100]))
+
+
+def test_images_of_envs_that_lie_side_by_side_are_sent_from_where_they_are(fake_server, actions, monkeypatch):
+    env = Unlike(DummyConfig(images=("cam",), image_size=8), 4)
+    told = {}
+
+    def noting(send):
+        def note(link, message):
+            image = message.observation.images["cam"]
+            named = tuple(message.env_indices.tolist())
+            told.setdefault(named, set()).add(np.shares_memory(image, env._images["cam"]))
+            assert image[:, 0, 0, 0].tolist() == env._time[message.env_indices].tolist()
+            return send(link, message)
+
+        return note
+
+    for name in ("ask", "feedback"):
+        monkeypatch.setattr(Link, name, noting(getattr(Link, name)))
+
+    def script(peer):
+        peer.greet()
+        peer.serve(actions(2, 1))
+
+    run(env, fake_server(script), num_steps=60, reuse_feedback_obs=False)
+    adjacent = {envs: envs[-1] - envs[0] + 1 == len(envs) for envs in told}
+    assert len(set(adjacent.values())) == 2
+    assert told == {envs: {shared} for envs, shared in adjacent.items()}
+
+
 class Teller(DummyEnv):
     """Says something in its info."""
 

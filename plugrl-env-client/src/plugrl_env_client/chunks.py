@@ -43,7 +43,6 @@ class Owed(NamedTuple):
     """What m envs have to report, as it is sent (SPEC 5.4). The arrays may be the plan's own: send them at once.
 
     Attributes:
-        env_indices: int64[m].
         step_ids: int64[m], chunks completed before this one in the episode, on this connection.
         rewards: float32[m], summed over the steps run.
         terminated: bool[m], of the last step.
@@ -52,7 +51,6 @@ class Owed(NamedTuple):
             and `mask` bool[m], true for an episode that ended and was lived through on one connection.
     """
 
-    env_indices: np.ndarray
     step_ids: np.ndarray
     rewards: np.ndarray
     terminated: np.ndarray
@@ -247,7 +245,7 @@ class ChunkPlan:
         if self._any_done:
             done = terminated | truncated
             episode = self._episode(indices, done) if np.count_nonzero(done) else None
-        return Owed(indices, step_ids, reward.astype(np.float32), terminated, truncated, episode)
+        return Owed(step_ids, reward.astype(np.float32), terminated, truncated, episode)
 
     def sent(self, indices: np.ndarray) -> None:
         """The feedback of `indices` is on its way."""

@@ -272,7 +272,7 @@ class Rollout:
         self._run(actions, np.zeros(0, np.int64))
 
     def _report(self, link: Link, owing: np.ndarray) -> None:
-        _, step_ids, rewards, terminated, truncated, episode = self._plan.owed(owing)
+        step_ids, rewards, terminated, truncated, episode = self._plan.owed(owing)
         info: dict[str, object] = {}
         if self._infos:
             info = {key: rows[owing] for key, rows in self._infos.items() if key != "success"}
@@ -368,8 +368,12 @@ class Rollout:
         return reusable if self._changed is None else reusable & ~self._changed[waiting]
 
     def _rows(self, indices: np.ndarray) -> Observation:
-        everyone = len(indices) == self._env.num_envs
-        return self._observation if everyone else self._observation.take(indices)
+        """The rows of some envs, int64[k] in ascending order. Neighbours' images are not copied."""
+        if len(indices) == self._env.num_envs:
+            return self._observation
+        first, last = int(indices[0]), int(indices[-1])
+        adjacent = last - first + 1 == len(indices)
+        return self._observation.take(slice(first, last + 1) if adjacent else indices)
 
     def _rows_without(self, indices: np.ndarray, reuse: np.ndarray) -> Observation:
         """The rows of the others."""
