@@ -51,6 +51,13 @@ def test_a_wait_can_be_seen_from_outside():
     assert not interrupts.is_waiting
 
 
+def test_half_a_frame_waits_too_but_no_signal_interrupts_it():
+    with Interrupts().handling() as interrupts:
+        interrupts.stalled = True
+        interrupt()
+        assert (interrupts.is_waiting, interrupts.requested) == (True, True)
+
+
 def test_handlers_are_put_back():
     before = signal.getsignal(signal.SIGTERM)
     with Interrupts().handling(signal.SIGTERM):
