@@ -90,6 +90,17 @@ def test_what_is_made_below_a_client_that_should_end_should_end_too():
     assert Interrupts(Interrupts(main)).requested
 
 
+def test_nothing_is_lost_of_a_signal_that_comes_while_another_is_put_below():
+    class Signalled(list):
+        def append(self, interrupts):
+            main.request()
+            super().append(interrupts)
+
+    main = Interrupts()
+    main._below = Signalled()
+    assert Interrupts(main).requested
+
+
 def test_a_request_reaches_everything_below():
     main = Interrupts()
     process = Interrupts(main)

@@ -44,6 +44,14 @@ def test_a_message_and_its_parts(pair):
     assert transport.receive() == b"in two parts"
 
 
+def test_nothing_is_a_message_before_the_handshake():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        transport = Transport(ours, ClientProtocol(parse_uri("ws://x/")), Interrupts())
+        theirs.sendall(frame(2, b"too early"))
+        assert transport.receive(0.0) is Event.NOTHING
+
+
 def test_a_large_message(pair):
     transport, peer = pair
     payload = bytes(range(256)) * 3000
