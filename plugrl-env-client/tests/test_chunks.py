@@ -300,6 +300,7 @@ def test_a_late_chunk_is_run_from_its_first_step_but_not_to_its_last():
     assert len(plan.owing()) == 1
     plan.sent(plan.owing())
     plan.accept(plan.waiting(), chunk_of(5), late=9)
+    assert plan.next_actions().item() == 0.0
     step(plan, 1.0)
     assert len(plan.owing()) == 1, "one step at least"
 

@@ -72,6 +72,12 @@ def test_a_whole_exchange() -> None:
         assert pair.server.holding(3)
 
 
+def test_nothing_is_reusable_where_the_server_does_not_offer_it() -> None:
+    pair = Pair().to(Turn.FEEDBACK)
+    pair.pass_on(Turn.FEEDBACK, [3, 1])
+    assert not pair.client.reusable(np.array([3, 1])).any()
+
+
 def test_two_infers_in_a_row_are_closed_for_resync_and_the_error_sticks() -> None:
     server = Pair().to(Turn.ACTION).server
     with pytest.raises(RemoteProtocolError) as caught:

@@ -93,6 +93,15 @@ def test_lesson_4_feedback_for_an_env_that_holds_none_is_reported_not_refused(
     assert (exchange.turn, exchange.holders) == (Turn.INFER, {3})
 
 
+def test_who_held_none_is_known_of_the_last_feedback_only(messages: dict[Turn, Any], feedback: Make) -> None:
+    exchange = at_turn(Turn.FEEDBACK, messages)
+    exchange.received(Role.CLIENT, feedback([1, 3, 9]))
+    assert exchange.unheld == {9}
+    for turn in (Turn.INFER, Turn.ACTION, Turn.FEEDBACK):
+        exchange.received(RULES[turn].sender, messages[turn])
+    assert exchange.unheld == frozenset()
+
+
 def test_lesson_4_a_replayed_feedback_holds_nothing(messages: dict[Turn, Any], infer: Make, action: Make) -> None:
     exchange = at_turn(Turn.FEEDBACK, messages)
     exchange.received(Role.CLIENT, messages[Turn.FEEDBACK])

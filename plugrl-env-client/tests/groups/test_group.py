@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+from plugrl_env_client.client import run_alone
 from plugrl_env_client.envs.base_env import EnvError, Observation
 from plugrl_env_client.envs.dummy_v1 import DummyConfig, DummyEnv
 from plugrl_env_client.envs.gym_families.classic_v1 import ClassicConfig
@@ -55,6 +56,38 @@ def test_an_offset_keeps_clients_apart(fake_server, actions):
     other = first_observations(fake_server, actions, Share(0, 0, 2, None, None), seed=5, offset=1)
     assert other["client"] == MAX_ENVS
     assert not set(map(tuple, other["first"])) & set(map(tuple, first["first"]))
+
+
+@pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt()])
+@pytest.mark.parametrize("where", ["__init__", "reset", "step"])
+def test_an_env_that_would_end_the_process_has_failed(fake_server, actions, monkeypatch, where, raised):
+    def leave(self, *args):
+        raise raised
+
+    def script(peer):
+        peer.greet()
+        peer.serve(actions(1, 7))
+
+    monkeypatch.setattr(DummyEnv, where, leave)
+    opts = options(fake_server(script).port)
+    finished = run_alone(
+        Run("dummy-v1", DummyConfig(), opts, 0, 0), interrupts=Interrupts(), show=lambda snapshot: None, interval=1.0
+    )
+    assert (finished.outcome, finished.final) == (Outcome.FAILED, False)
+    assert finished.error == f"dummy-v1 failed: RuntimeError: it raised {raised!r}"
+
+
+def test_but_a_second_signal_ends_it(monkeypatch):
+    interrupts = Interrupts()
+
+    def leave(self, *args):
+        interrupts.request()
+        raise SystemExit(130)
+
+    monkeypatch.setattr(DummyEnv, "reset", leave)
+    group = Group(Run("dummy-v1", DummyConfig(), options(), 0, 0), whole(options()), interrupts)
+    with pytest.raises(SystemExit):
+        group.run(lambda: None)
 
 
 @pytest.mark.parametrize("wanted", [True, False])

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 import time
 
@@ -150,6 +151,43 @@ def test_envs_that_cannot_be_made_are_an_error_before_anyone_connects(fake_serve
     assert run(server).error == "no third camera"
     assert server.peers == []
     assert sorted(closed) == ["group 0", "group 1"][:last]
+
+
+def test_an_env_that_exits_has_failed_and_ends_the_others(fake_server, actions, monkeypatch):
+    def step(self, actions):
+        if threading.current_thread().name == "group 1":
+            sys.exit(3)
+        return real(self, actions)
+
+    def show(snapshot):
+        assert time.monotonic() - began < 20, "nobody has heard of it"
+
+    real = DummyEnv.step
+    monkeypatch.setattr(DummyEnv, "step", step)
+    began = time.monotonic()
+    finished = run(fake_server(served(actions)), show=show)
+    assert finished.outcome is Outcome.FAILED
+    assert finished.error == "group 1 (env 1): dummy-v1 failed: RuntimeError: it raised SystemExit(3)"
+
+
+def test_a_signal_while_envs_are_made_is_not_for_those_to_come(fake_server, monkeypatch):
+    made, closed = [], []
+
+    def make(uid, config, num_envs):
+        made.append(threading.current_thread().name)
+        if len(made) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        return DummyEnv(config, num_envs)
+
+    monkeypatch.setattr("plugrl_env_client.groups.group.make_env", make)
+    monkeypatch.setattr(DummyEnv, "close", lambda env: closed.append(threading.current_thread().name))
+    server = fake_server(lambda peer: None)
+    with Interrupts().handling() as interrupts:
+        finished = run(server, envs=7, groups=4, interrupts=interrupts)
+    assert (finished.outcome, finished.error) == (Outcome.INTERRUPTED, None)
+    assert len(finished.snapshot.env_steps) == 7
+    assert sorted(closed) == made == ["group 0", "group 1"]
+    assert server.peers == []
 
 
 def test_an_env_lives_in_one_thread(fake_server, actions, monkeypatch):

@@ -114,6 +114,28 @@ def _binary(stream: bytes) -> list[bytes]:
     return [bytes(event.data) for event in core.events_received() if event.opcode is Opcode.BINARY]
 
 
+def test_the_rest_of_a_frame_may_look_like_a_frame():
+    inner = sent(b"inner")
+    whole = sent(b"outer" + inner)
+    spotter = FrameSpotter()
+    spotter.fed(memoryview(whole[: -len(inner)]))
+
+    assert spotter.payload(memoryview(inner)) is None
+    spotter.fed(memoryview(inner))
+    assert spotter.payload(memoryview(sent(b"next"))) == b"next"
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_read_that_is_cut_short_or_too_long_is_not_a_whole_frame(size):
+    whole = sent(bytes(size))
+    for data in (*(whole[:-cut] for cut in (1, 2, 4, 6, 8) if cut < len(whole)), whole + b"\0", whole + bytes(8)):
+        assert FrameSpotter().payload(memoryview(data)) is None
+
+
+def test_a_length_in_more_bytes_than_it_needs_is_for_the_core():
+    assert FrameSpotter().payload(memoryview(b"\x82\x7e\x00\x02ab")) is None
+
+
 def test_frames_may_come_with_the_response():
     spotter = FrameSpotter()
     spotter.fed(memoryview(b"HTTP/1.1 101 Switching Protocols\r\n\r\n" + sent(b"metadata")), handshake=True)

@@ -51,6 +51,13 @@ def test_a_wait_can_be_seen_from_outside():
     assert not interrupts.is_waiting
 
 
+def test_half_a_frame_waits_too_but_no_signal_interrupts_it():
+    with Interrupts().handling() as interrupts:
+        interrupts.stalled = True
+        interrupt()
+        assert (interrupts.is_waiting, interrupts.requested) == (True, True)
+
+
 def test_handlers_are_put_back():
     before = signal.getsignal(signal.SIGTERM)
     with Interrupts().handling(signal.SIGTERM):
@@ -81,6 +88,17 @@ def test_what_is_made_below_a_client_that_should_end_should_end_too():
     main = Interrupts()
     main.request()
     assert Interrupts(Interrupts(main)).requested
+
+
+def test_nothing_is_lost_of_a_signal_that_comes_while_another_is_put_below():
+    class Signalled(list):
+        def append(self, interrupts):
+            main.request()
+            super().append(interrupts)
+
+    main = Interrupts()
+    main._below = Signalled()
+    assert Interrupts(main).requested
 
 
 def test_a_request_reaches_everything_below():

@@ -44,6 +44,14 @@ def test_a_message_and_its_parts(pair):
     assert transport.receive() == b"in two parts"
 
 
+def test_nothing_is_a_message_before_the_handshake():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        transport = Transport(ours, ClientProtocol(parse_uri("ws://x/")), Interrupts())
+        theirs.sendall(frame(2, b"too early"))
+        assert transport.receive(0.0) is Event.NOTHING
+
+
 def test_a_large_message(pair):
     transport, peer = pair
     payload = bytes(range(256)) * 3000
@@ -66,6 +74,22 @@ def test_a_large_message_leaves_in_full(pair):
     transport.send(bytes(3_000_000))
     thread.join()
     assert len(received) == 3_000_000 + 14
+
+
+def test_who_cannot_send_waits_for_the_server():
+    ours, theirs = socket.socketpair()
+    interrupts, seen = Interrupts(), []
+    with ours, theirs:
+        transport = Transport(ours, ClientProtocol(parse_uri("ws://x/"), state=State.OPEN), interrupts)
+
+        def wait(event, seconds):
+            seen.append(interrupts.is_waiting)
+            return bool(theirs.recv(1 << 20))
+
+        transport._wait = wait
+        transport.send(bytes(3_000_000))
+    assert set(seen) == {True}
+    assert not interrupts.is_waiting
 
 
 def test_a_spinning_transport_receives_too():

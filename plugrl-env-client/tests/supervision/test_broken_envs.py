@@ -18,7 +18,8 @@ def summary():
     ("how", "said"),
     [
         ("raise", ": broken-v1 failed: RuntimeError: joint 3"),
-        ("exit", " exited with 3"),
+        ("exit", ": broken-v1 failed: RuntimeError: it raised SystemExit(3)"),
+        ("leave", " exited with 4"),
         ("kill", " was ended by SIGKILL"),
         ("chatter", " was ended by SIGABRT"),
     ],
@@ -30,7 +31,7 @@ def test_a_child_that_breaks_is_named_with_its_last_lines_and_the_others_are_end
     error = capsys.readouterr().err
     assert error.splitlines()[-1] == f"plugrl-run-env-client: {NAME}{said}"
     assert f"{NAME}{said}. Its last lines, from plugrl-client/run/0.log:\n    " in error
-    assert ("about to" in error) == (how in ("exit", "kill"))
+    assert ("about to" in error) == (how in ("leave", "kill"))
     assert error.count("chatter") < 100
     assert Path("plugrl-client/run/0.log").read_text().count("chatter ") == (100_000 if how == "chatter" else 0)
     ended = summary()
@@ -67,8 +68,16 @@ def test_what_an_env_has_started_ends_with_its_process(broken, gone):
 
 
 def test_without_a_folder_the_logs_of_a_failed_run_are_kept(broken, capsys):
-    _, arguments = broken("exit")
+    _, arguments = broken("leave")
     where = arguments.index("--exp-name")
     assert main([*arguments[:where], *arguments[where + 2 :]]) == 1
     (log,) = re.findall(r"Its last lines, from (.*):", capsys.readouterr().err)
-    assert "about to exit" in Path(log).read_text()
+    assert "about to leave" in Path(log).read_text()
+
+
+def test_a_process_that_nobody_looks_after_says_so_too(broken, capsys):
+    _, arguments = broken("exit", procs=1, envs=3)
+    assert main(arguments) == 1
+    said = "broken-v1 failed: RuntimeError: it raised SystemExit(3)"
+    assert capsys.readouterr().err.splitlines()[-1] == f"plugrl-run-env-client: {said}"
+    assert summary()["outcome"] == f"failed ({said})"

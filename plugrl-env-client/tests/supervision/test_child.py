@@ -141,6 +141,42 @@ def test_one_group_that_hangs_is_enough(make, fake_server, actions):
     assert "hung" in hung(make, fake_server, actions, "hang", 5, share=share, num_groups=2)
 
 
+def test_a_later_group_that_is_never_made_is_found_out(make, monkeypatch):
+    monkeypatch.setattr(child_module, "_STACKS_SECONDS", 0.2)
+    child = make(server_port=1, max_reconnects=1_000, num_groups=2)
+    child.start()
+    os.kill(child._process.pid, signal.SIGSTOP)  # it says nothing itself
+    the_first_is_made = Report(nothing_yet(1), (Vital(0, busy=False),), writing=False)
+    child._take(the_first_is_made)
+    assert (child.look(400.0), child.status.state) == (None, "starting")
+    child._take(the_first_is_made)
+    assert "hung: no first env step for 600 s" in child.look(400.0).text
+
+
+def test_a_signal_of_somebody_elses_is_a_failure_that_may_pass(make, fake_server, actions):
+    def script(peer):
+        peer.greet()
+        peer.serve(actions(1, 7), exchanges=3)
+        os.kill(child._process.pid, signal.SIGTERM)
+        peer.infer()
+
+    child = make(Share(1, 5, 2, None, None), server_port=fake_server(script).port)
+    child.start()
+    (failure,) = followed(child)
+    assert (failure.text, failure.final) == ("client process 1 (envs 5 to 6) was ended by SIGTERM", False)
+    assert (child.status.state, child.status.snapshot.steps) == ("failed: was ended by SIGTERM", 6)
+
+
+def test_a_ctrl_c_before_a_child_can_hear_is_its_parents(make, fake_server, actions):
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    child = make(server_port=served(fake_server, actions))
+    child.start()
+    os.kill(child._process.pid, signal.SIGINT)
+    assert followed(child) == []
+    assert child.status.state == "ran what was asked for"
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
+
+
 def test_who_may_take_as_long_as_he_likes_never_hangs(make):
     child = make(server_port=1, max_reconnects=1_000, hang_timeout=None)
     child.start()

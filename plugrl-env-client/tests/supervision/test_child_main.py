@@ -4,6 +4,7 @@ import dataclasses
 import multiprocessing
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from plugrl_env_client.client import Finished, Share
@@ -85,11 +86,12 @@ def test_a_child_leads_a_session_and_heeds_only_its_parents_signal(child, fake_s
         peer.infer()
         process, _ = children[0]
         groups.append(os.getpgid(process.pid))
+        statuses.append(Path(f"/proc/{process.pid}/status").read_text())
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGTERM):
             os.kill(process.pid, number)
         peer.feedback()  # never comes
 
-    groups, children = [], []
+    groups, children, statuses = [], [], []
     server = fake_server(script)
     children.append(child(server_port=server.port))
     process, pipe = children[0]
@@ -97,6 +99,7 @@ def test_a_child_leads_a_session_and_heeds_only_its_parents_signal(child, fake_s
     process.join()
     server.wait()
     assert groups == [process.pid]
+    assert "\nSigBlk:\t0000000000000000\n" in statuses[0], "what its envs start may be interrupted"
     assert (process.exitcode, [how.outcome for how in finished]) == (0, [Outcome.INTERRUPTED])
     assert server.peers[0].closed_with[0] == 1000
 

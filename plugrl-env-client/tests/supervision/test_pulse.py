@@ -37,14 +37,14 @@ def test_who_does_neither_is_quiet_whether_it_reports_or_not():
 
 
 def test_one_group_may_hang_while_the_others_go_on():
-    pulse = Pulse()
+    pulse = Pulse(3)
     for steps in range(1, 11):
         heard(pulse, (steps, True), (3, True), (0, False))
     assert (pulse.quiet, pulse.waits) == (9.0, False)
 
 
 def test_a_child_has_started_when_all_groups_have():
-    pulse = Pulse()
+    pulse = Pulse(2)
     pulse.heard([])
     assert not pulse.started
     heard(pulse, (4, True), (0, True))
@@ -54,9 +54,20 @@ def test_a_child_has_started_when_all_groups_have():
 
 
 def test_a_group_whose_envs_are_made_is_a_sign_of_life():
-    pulse = Pulse()
+    pulse = Pulse(2)
     heard(pulse, after=60.0)
     assert pulse.quiet == 60.0
     heard(pulse, (0, False), after=60.0)
     heard(pulse, (0, False), (0, False), after=60.0)
     assert (pulse.quiet, pulse.waits) == (0.0, True)
+
+
+def test_who_still_makes_envs_is_quiet_whatever_the_groups_that_are_made_do():
+    pulse = Pulse(3)
+    heard(pulse, (0, False))
+    for _ in range(10):
+        heard(pulse, (0, False))
+    assert (pulse.quiet, pulse.waits, pulse.started) == (10.0, False, False)
+    for _ in range(5):
+        heard(pulse, (0, False), (0, False))
+    assert pulse.quiet == 4.0

@@ -94,6 +94,22 @@ def test_a_child_that_is_killed_is_named_and_takes_the_others_with_it(running, g
         gone(pid)
 
 
+def test_a_child_that_somebody_else_ends_is_named_and_takes_the_others_with_it(running, gone):
+    parent, children, server = running
+    os.kill(children[0], signal.SIGTERM)
+    out, err = parent.communicate(timeout=20)
+    assert parent.returncode == 1
+    assert re.search(r"client process [01] \(envs \d to \d\) was ended by SIGTERM", err)
+    assert out.startswith("failed: ")
+    server.wait()
+    assert [peer.closed_with[0] for peer in server.peers] == [1000, 1000]
+    for pid in children:
+        gone(pid)
+    ended = summary()
+    assert sorted(part["outcome"] for part in ended["processes"]) == ["failed: was ended by SIGTERM", "interrupted"]
+    assert ended["feedback_rows"] == server.feedback_rows
+
+
 def test_no_orphans_when_the_parent_is_killed(running, gone):
     parent, children, server = running
     parent.kill()

@@ -16,9 +16,9 @@ from plugrl_protocol.spaces import Declaration, DiscreteSpace
 RNG = np.random.default_rng(0)
 
 
-def observation(rows, images=False, text="go", names=("b", "a"), dtype=np.float64):
+def observation(rows, images=False, text="go", names=("b", "a"), dtype=np.float64, width=3):
     pictures = {"cam": RNG.integers(0, 255, (rows, 48, 48, 3), np.uint8)} if images else {}
-    return Observation(pictures, {name: RNG.normal(size=(rows, 3)).astype(dtype) for name in names}, [text] * rows)
+    return Observation(pictures, {name: RNG.normal(size=(rows, width)).astype(dtype) for name in names}, [text] * rows)
 
 
 def infer(rows=2, reuse=None, spaces=None, **seen):
@@ -102,6 +102,7 @@ def test_the_whole_way_is_gone_only_at_first(kind, monkeypatch):
         (infer, lambda: infer(names=("a", "b"))),
         (infer, lambda: infer(names=("b", "c"))),
         (infer, lambda: infer(names=("b",))),
+        (infer, lambda: infer(width=4)),
         (infer, lambda: infer(text="stop")),
         (infer, lambda: infer(text="no")),
         (feedback, lambda: feedback(text="stop")),

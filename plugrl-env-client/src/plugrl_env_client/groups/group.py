@@ -1,10 +1,11 @@
 """One group: builds its envs, the reconnect policy and the rollout from the options, and runs them."""
 
+import contextlib
 import dataclasses
 import functools
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from plugrl_protocol.errors import LocalProtocolError, ProtocolError
@@ -85,7 +86,8 @@ class Group:
     """
 
     def __init__(self, run: Run, share: Share, interrupts: Interrupts, observe: Observe = unobserved) -> None:
-        self._env = make_env(run.uid, run.env_config, share.num_envs)
+        with _exits_are_failures(interrupts):
+            self._env = make_env(run.uid, run.env_config, share.num_envs)
         self._run = run
         self._share = share
         self._interrupts = interrupts
@@ -118,7 +120,9 @@ class Group:
         rollout = None
         try:
             rollout = self._rollout(exchanged)
-            return Finished(rollout.run(), self.snapshot())
+            with _exits_are_failures(self._interrupts):
+                outcome = rollout.run()
+            return Finished(outcome, self.snapshot())
         except (GaveUp, ActionError, EnvError, ProtocolError) as err:
             # Flags that do not go with the envs: the rollout cannot be made, or they cannot be recorded as was asked.
             usage = isinstance(err, EnvError if rollout is None else RecordingError)
@@ -173,6 +177,17 @@ class Group:
             observers=self._observers,
             pacer=_pacer(options.runner, self._env),
         )
+
+
+@contextlib.contextmanager
+def _exits_are_failures(interrupts: Interrupts) -> Iterator[None]:
+    """Only the user ends the process, by a second signal: an env's `sys.exit` would end its thread and tell nobody."""
+    try:
+        yield
+    except (SystemExit, KeyboardInterrupt) as err:
+        if isinstance(err, SystemExit) and interrupts.requested:
+            raise
+        raise RuntimeError(f"it raised {err!r}") from err
 
 
 def _pacer(runner: RunnerOptions, env: BaseEnv) -> Pacer | None:

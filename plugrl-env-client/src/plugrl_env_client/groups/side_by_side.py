@@ -14,7 +14,7 @@ from plugrl_env_client.groups.group import Finished, Group, Observe, unobserved,
 from plugrl_env_client.groups.share import Share
 from plugrl_env_client.link.interrupts import Interrupted, Interrupts
 from plugrl_env_client.options import Run
-from plugrl_env_client.reporting.tally import Snapshot, together
+from plugrl_env_client.reporting.tally import Snapshot, nothing_yet, together
 from plugrl_env_client.rollout import Outcome
 
 LINGER_SECONDS = 10.0  # from one group's hearing that the server has stopped to our ending the others
@@ -53,6 +53,8 @@ def run_side_by_side(
     threads = [_Thread(run, share, interrupts, observe, over) for share in shares]
     try:
         for thread in threads:
+            if interrupts.requested:  # others need not be made: a simulator takes long
+                break
             watch(thread.make())
     except Exception:
         _end(threads)
@@ -106,7 +108,7 @@ class _Thread(threading.Thread):
 
     def snapshot(self) -> Snapshot:
         """What the group has counted."""
-        return self._group.snapshot() if self._group is not None else together([])
+        return self._group.snapshot() if self._group is not None else nothing_yet(self._share.num_envs)
 
     @property
     def is_held_up(self) -> bool:

@@ -24,6 +24,7 @@ class Interrupts:
 
     Attributes:
         requested: whether the client should end.
+        stalled: whether half a frame waits until the server takes the rest, which no signal interrupts.
     """
 
     def __init__(self, above: "Interrupts | None" = None, *, patient: bool = False) -> None:
@@ -32,6 +33,7 @@ class Interrupts:
         self._waiting = False
         self._wait = _Waiting(self)
         self.requested = False
+        self.stalled = False
         if above is not None:
             above._below.append(self)  # first: a signal may arrive here
             if above.requested:
@@ -46,7 +48,7 @@ class Interrupts:
     @property
     def is_waiting(self) -> bool:
         """Whether the client does nothing but wait at this moment; any thread may ask."""
-        return self._waiting
+        return self._waiting or self.stalled
 
     @contextlib.contextmanager
     def handling(self, *signals: signal.Signals) -> Iterator["Interrupts"]:

@@ -85,6 +85,7 @@ class Transport:
         sock.setblocking(self._kernel_waits)
         self._sock = sock
         self._protocol = protocol
+        self._interrupts = interrupts
         self._waiting = interrupts.waiting()
         self._spinning = Spinning(spin)
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
@@ -287,8 +288,15 @@ class Transport:
                     return
                 data = memoryview(data)[sent:]
             except _NOT_NOW:
-                if not self._wait(select.POLLOUT, STALL_SECONDS):
+                if not self._wait_to_send():
                     raise TimeoutError(f"nothing could be sent for {STALL_SECONDS:g} s") from None
+
+    def _wait_to_send(self) -> bool:
+        self._interrupts.stalled = True
+        try:
+            return self._wait(select.POLLOUT, STALL_SECONDS)
+        finally:
+            self._interrupts.stalled = False
 
     def _broken(self, err: OSError) -> None:
         """A send failed: the peer may have said why before it went."""

@@ -9,6 +9,7 @@ import multiprocessing.connection
 import os
 import signal
 import time
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
@@ -71,7 +72,7 @@ class Child:
         self._share = share
         self._process: SpawnProcess | None = None
         self._pipe: Connection | None = None
-        self._pulse = Pulse()
+        self._pulse = Pulse(run.options.num_groups)
         self._earlier = self._snapshot = nothing_yet(share.num_envs)  # of the lives before, and of this one
         self._lives = 0
         self._began = 0.0
@@ -136,14 +137,14 @@ class Child:
         self.due = None
         self._earlier = self._earlier.followed_by(self._snapshot)
         self._snapshot = nothing_yet(self._share.num_envs)
-        self._pulse = Pulse()
+        self._pulse = Pulse(self._run.options.num_groups)
         self._wrote = -math.inf
         self.finished = None
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe(duplex=False)
         process = context.Process(target=child_main, args=(self._run, self._left_to_do(), theirs, self.log))
         try:
-            process.start()
+            _start_unheard(process)
         finally:
             theirs.close()
         self._process = process
@@ -246,6 +247,10 @@ class Child:
             self._state = f"failed: {finished.error}"
             lines = [] if finished.final else last_lines(self.log)
             return Failure(f"{self.name}: {finished.error}", finished.final, lines)
+        if finished.outcome is Outcome.INTERRUPTED and not self._asked:
+            how = _exit_text(-signal.SIGTERM)  # somebody else's: there is no other signal that it heeds
+            self._state = f"failed: {how}"
+            return Failure(f"{self.name} {how}", False, last_lines(self.log))
         self._state = finished.outcome.value
         if process.exitcode:
             _logger.warning("%s %s, after its work was done", self.name, how)
@@ -300,6 +305,16 @@ class Child:
         if not self._pulse.started:
             return "starting"
         return "running" if self._pulse.quiet < _NEWS_SECONDS else f"no step for {self._pulse.quiet:.0f} s"
+
+
+def _start_unheard(process: SpawnProcess) -> None:
+    """Start it so that a Ctrl-C on the terminal, which reaches it too, waits until `child_main` ignores it."""
+    resource_tracker.ensure_running()  # its start would unblock the signal
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _kill_session(process: SpawnProcess) -> None:

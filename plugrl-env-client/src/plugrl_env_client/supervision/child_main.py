@@ -39,6 +39,7 @@ def child_main(run: Run, share: Share, pipe: Connection, log: Path) -> None:
     """
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # blocked by the parent until here
     _redirect(log)
     faulthandler.enable()
     faulthandler.register(SHOW_STACKS_AT_ONCE)
