@@ -409,6 +409,15 @@ def test_one_process_is_looked_after_where_that_is_asked_for(capsys, monkeypatch
     assert calls == [120.0] * supervised
 
 
+def test_a_ctrl_c_before_the_run_has_begun_is_no_failure(capsys, monkeypatch):
+    def interrupted(modules):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("plugrl_env_client.cli.import_modules", interrupted)
+    assert main(["dummy-v1"]) == 0
+    assert capsys.readouterr().err == "plugrl-run-env-client: interrupted\n"
+
+
 def test_a_signal_ends_the_wait_for_a_server():
     client = start("dummy-v1", "--server-port", "1")
     for line in client.stderr:

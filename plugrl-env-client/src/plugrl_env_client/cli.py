@@ -45,6 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RecordsError as err:
         print(f"{PROG}: {err}", file=sys.stderr)  # noqa: T201
         return EXIT_FAILED
+    except KeyboardInterrupt:  # before anything has begun that handles signals itself
+        print(f"{PROG}: interrupted", file=sys.stderr)  # noqa: T201
+        return EXIT_OK
 
 
 def _main(args: list[str]) -> int:
