@@ -365,6 +365,14 @@ def test_a_policy_built_by_flags_hears_the_first_declaration():
     assert agreed.admit(declared(), observed()).startswith("action bounds")
 
 
+def test_lesson_1_a_client_that_is_refused_decides_nothing_for_those_after_it():
+    agreed = agreement(gaussian(obs_dim=3, action_dim=2))
+    assert agreed.admit(declared(box(bound=5.0)), observed(state=4)) == "obs_dim 4, this run has 3"
+    assert agreed.admit(declared(box((4,))), observed(arm=1, base=2)).startswith("action_dim 4")
+    assert agreed.admit(declared(), observed()) is None
+    assert agreed.action_space == box()
+
+
 def test_the_dummy_policy_takes_the_first_declared_space_and_any_observation():
     agreed = agreement(dummy())
     assert agreed.admit(declared(DiscreteSpace(3)), observed()) is None
