@@ -146,6 +146,12 @@ def test_rule_8_configurations_are_checked():
         assembly.check(gaussian(action_horizon=0))
 
 
+def test_lesson_24_a_device_that_is_not_there_is_refused_before_anything_starts():
+    wrong = dataclasses.replace(gaussian(), policy_config=GaussianPolicyConfig(device="gpu"))
+    with pytest.raises(ConfigError, match=r"^--policy\.device gpu: no such torch device"):
+        assembly.check(wrong)
+
+
 def test_importing_the_module_imports_no_torch():
     program = "import sys, plugrl_server.assembly, plugrl_server; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)

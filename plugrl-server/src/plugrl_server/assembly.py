@@ -53,8 +53,8 @@ def check(selection: Selection) -> None:
     """Check names, pair and configuration, and that both classes can be imported. Imports torch.
 
     Raises:
-        ConfigError: A name is unknown, the pair does not work, a configuration can never learn, or a class lacks
-            methods, with advice.
+        ConfigError: A name is unknown, the pair does not work, a configuration can never learn, a class lacks methods,
+            or this machine lacks the device, with advice.
         KeyError: A configuration is registered but the class is not (`'Algorithm <uid> is not registered.'`); the
             notes of the error name the missing import.
     """
@@ -71,6 +71,15 @@ def check(selection: Selection) -> None:
             _check_complete(registry.get_class(uid))
         except ImportError as error:
             raise ConfigError(str(error)) from error
+    _check_device(selection.policy_config)
+
+
+def _check_device(config: Any) -> None:
+    """Refuse a device that is not there now, and not when the first client has come."""
+    from plugrl_server.policy.base_torch_policy import BaseTorchPolicyConfig, resolve_device
+
+    if isinstance(config, BaseTorchPolicyConfig):
+        resolve_device(config.device)
 
 
 def _check_complete(cls: type) -> None:
