@@ -236,7 +236,7 @@ CHECKS = {
     "python": check_python,
     "pytest": check_pytest,
     "bash": check_script,
-    "pip": check_installed("pip", [["install", "uv"]]),
+    "pip": check_installed("pip", [["install", "uv"], ["install", "./plugrl-protocol", "./plugrl-env-client"]]),
     "uv": check_installed("uv", [["pip", "install", "."]]),
     "ruff": check_installed("ruff", [["check"], ["format"]]),
     "mypy": check_installed("mypy", [[]]),
