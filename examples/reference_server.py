@@ -435,6 +435,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     for name in ("state_dim", "action_dim", "horizon"):
         if getattr(options, name) < 1:
             parser.error(f"--{name.replace('_', '-')} {getattr(options, name)}: expected at least 1")
+    if not 0 <= options.port <= 65_535:
+        parser.error(f"--port {options.port}: expected 0 to 65535")
     return options
 
 

@@ -226,6 +226,17 @@ def test_a_module_that_cannot_be_imported_is_named():
         import_modules(("no_such_module_here",))
 
 
+def test_a_module_is_found_in_the_current_folder(monkeypatch, tmp_path):
+    """As the server finds its own; a program's search path begins with its own folder, not with the current one."""
+    (tmp_path / "lies_here.py").write_text("")
+    monkeypatch.setattr(sys, "path", [folder for folder in sys.path if folder not in ("", ".")])
+    monkeypatch.chdir(tmp_path)
+    import_modules(("lies_here",))
+    assert sys.modules["lies_here"].__file__ == str(tmp_path / "lies_here.py")
+    import_modules(("lies_here",))
+    assert sys.path.count(str(tmp_path)) == 1
+
+
 REGISTERS = """from plugrl_env_client.registration import register_env
 
 

@@ -146,6 +146,12 @@ def test_rule_8_configurations_are_checked():
         assembly.check(gaussian(action_horizon=0))
 
 
+def test_lesson_24_a_device_that_is_not_there_is_refused_before_anything_starts():
+    wrong = dataclasses.replace(gaussian(), policy_config=GaussianPolicyConfig(device="gpu"))
+    with pytest.raises(ConfigError, match=r"^--policy\.device gpu: no such torch device"):
+        assembly.check(wrong)
+
+
 def test_importing_the_module_imports_no_torch():
     program = "import sys, plugrl_server.assembly, plugrl_server; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)
@@ -363,6 +369,14 @@ def test_a_policy_built_by_flags_hears_the_first_declaration():
     obs = {"images": {}, "states": {"state": np.zeros((50, 3))}, "text": np.full(50, "")}
     assert np.abs(agreed.policy.get_action_and_runtime_state(obs)[0]).max() <= 0.1
     assert agreed.admit(declared(), observed()).startswith("action bounds")
+
+
+def test_lesson_1_a_client_that_is_refused_decides_nothing_for_those_after_it():
+    agreed = agreement(gaussian(obs_dim=3, action_dim=2))
+    assert agreed.admit(declared(box(bound=5.0)), observed(state=4)) == "obs_dim 4, this run has 3"
+    assert agreed.admit(declared(box((4,))), observed(arm=1, base=2)).startswith("action_dim 4")
+    assert agreed.admit(declared(), observed()) is None
+    assert agreed.action_space == box()
 
 
 def test_the_dummy_policy_takes_the_first_declared_space_and_any_observation():

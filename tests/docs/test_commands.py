@@ -86,6 +86,7 @@ def test_the_page_of_environments_shows_the_commands_that_the_listing_does(page)
         "uv run --extra nothing plugrl-run-server --help",
         "uv run pytest no/such/folder",
         "make train",
+        "pip install .",  # in uv's environment it is another Python's pip
     ],
 )
 def test_a_wrong_command_is_noticed(wrong):
@@ -216,7 +217,7 @@ def check_installed(name, allowed):
     """A program of the workspace's environment, used in one of the ways that CI uses, too."""
 
     def look(arguments):
-        assert name in {"pip", "mkdocs"} or (Path(sys.executable).parent / name).exists(), name
+        assert name in {"pip", "uv", "mkdocs"} or (Path(sys.executable).parent / name).exists(), name
         assert arguments in allowed, f"{name} {shlex.join(arguments)}"
 
     return look
@@ -235,7 +236,8 @@ CHECKS = {
     "python": check_python,
     "pytest": check_pytest,
     "bash": check_script,
-    "pip": check_installed("pip", [["install", "uv"], ["install", "."]]),
+    "pip": check_installed("pip", [["install", "uv"], ["install", "./plugrl-protocol", "./plugrl-env-client"]]),
+    "uv": check_installed("uv", [["pip", "install", "."]]),
     "ruff": check_installed("ruff", [["check"], ["format"]]),
     "mypy": check_installed("mypy", [[]]),
     "lint-imports": check_installed("lint-imports", [[]]),

@@ -1,13 +1,14 @@
 """What the pages tell a reader to copy works: the guides' templates are the tested ones, and keep the contracts."""
 
 import functools
+import re
+import shutil
+import subprocess
 import sys
 import types
 from pathlib import Path
 
 import pytest
-from plugrl_env_client.registration import env_config, make_env
-from plugrl_env_client.testing import EnvContract
 from plugrl_server import assembly
 from plugrl_server.algorithm.dppo.dppo import DPPO
 from plugrl_server.algorithm.dppo.dppo_config import DPPOConfig
@@ -96,6 +97,11 @@ def test_the_pages_show_the_guides_environment_word_for_word(page):
     assert shown.strip() == template.strip()
 
 
-class TestTheGuidesEnvironment(EnvContract):
-    def make_env(self, num_envs):
-        return make_env("robot-v1", env_config("robot-v1")(), num_envs)
+@pytest.mark.parametrize("page", ["custom-environment.md", "custom-environment.zh.md"])
+def test_the_pages_test_holds_the_guides_environment_to_its_eighteen_clauses(page, tmp_path):
+    *_, shown = blocks(page, pages.ROOT / "docs/environments")
+    (tmp_path / "test_robot.py").write_text(shown)
+    shutil.copytree(Path(robot.__file__).parent, tmp_path / "my_pkg")
+    pytest_there = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_robot.py"]
+    told = subprocess.run(pytest_there, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert re.search(r"= 18 passed in", told.stdout), told.stdout

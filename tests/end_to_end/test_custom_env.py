@@ -21,15 +21,12 @@ TRAIN = (
 @pytest.mark.parametrize("way", CLIENTS)
 def test_a_policy_is_trained_in_it(way, start, tmp_path):
     if way == "entry point":
-        site = sources.install("custom_env", tmp_path / "site")
+        search = ("env", f"PYTHONPATH={sources.install('custom_env', tmp_path / 'site')}")
     else:
-        (site := tmp_path / "site").mkdir()
+        search = ()  # they are found where the reader stands
         for module in ("goto.py", "goto_gym.py"):
-            shutil.copy(sources.EXAMPLES / "custom_env" / module, site)
-    server = start(
-        *("env", f"PYTHONPATH={site}", programs.SERVER, *TRAIN),
-        *("--client", f"{CLIENTS[way]} --num-envs 4 --runner.seed 3"),
-    )
+            shutil.copy(sources.EXAMPLES / "custom_env" / module, tmp_path)
+    server = start(*search, programs.SERVER, *TRAIN, "--client", f"{CLIENTS[way]} --num-envs 4 --runner.seed 3")
     assert server.wait() == 0, server.output
     [metrics] = tmp_path.glob("checkpoints/*/*/example/metrics.jsonl")
     rows = programs.json_lines(metrics)

@@ -445,3 +445,10 @@ def test_crash_on_info_ends_the_server_for_everyone() -> None:
 
 def test_every_bug_is_tested() -> None:
     assert set(CASES) == set(load("reference_server").BUGS)
+
+
+@pytest.mark.parametrize("flag", ["--horizon 0", "--port 99999", "--port -1"])
+def test_a_number_that_cannot_be_is_refused_by_its_flag(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        load("reference_server").main(flag.split())
+    assert f"error: {flag}: expected " in capsys.readouterr().err

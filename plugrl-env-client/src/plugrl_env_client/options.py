@@ -96,8 +96,8 @@ class ClientOptions:
 
     hang_timeout: float | Literal["auto"] | None = "auto"
     """Seconds that a process may go without an env step while it is not waiting for the server, before it counts as
-    failed; five times as many before its first step. A recorder that writes nothing for as long has failed, too. A
-    number has one process looked after. auto: 120. None: as long as they like."""
+    failed; five times as many before its first step. A recorder that writes nothing for as long has failed, too.
+    Where a number is given, a single process is watched, too. auto: 120. None: as long as they like."""
 
     exp_name: str | None = None
     """Keep config.json, summary.json and logs in ./plugrl-client/EXP_NAME."""

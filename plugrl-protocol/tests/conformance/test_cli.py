@@ -158,3 +158,20 @@ def test_a_key_that_the_user_has_to_give(capsys, server):
 
     assert raised.value.code == 2
     assert "give its key by --api-key" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("main", [client_main, server_main])
+def test_help_tells_every_default(main, capsys, monkeypatch):
+    monkeypatch.delenv("PLUGRL_API_KEY", raising=False)
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    parser = {client_main: cli._client_parser, server_main: cli._server_parser}[main]()
+    defaults = {action.dest: action.default for action in parser._actions}
+    shown = [
+        f"default: {value:g}" if isinstance(value, float) else f"default: {value}"
+        for value in defaults.values()
+        if value not in (None, False, "", "==SUPPRESS==")
+    ]
+    assert len(shown) > 4
+    assert [text for text in shown if text not in told] == []

@@ -53,8 +53,8 @@ def check(selection: Selection) -> None:
     """Check names, pair and configuration, and that both classes can be imported. Imports torch.
 
     Raises:
-        ConfigError: A name is unknown, the pair does not work, a configuration can never learn, or a class lacks
-            methods, with advice.
+        ConfigError: A name is unknown, the pair does not work, a configuration can never learn, a class lacks methods,
+            or this machine lacks the device, with advice.
         KeyError: A configuration is registered but the class is not (`'Algorithm <uid> is not registered.'`); the
             notes of the error name the missing import.
     """
@@ -71,6 +71,15 @@ def check(selection: Selection) -> None:
             _check_complete(registry.get_class(uid))
         except ImportError as error:
             raise ConfigError(str(error)) from error
+    _check_device(selection.policy_config)
+
+
+def _check_device(config: Any) -> None:
+    """Refuse a device that is not there now, and not when the first client has come."""
+    from plugrl_server.policy.base_torch_policy import BaseTorchPolicyConfig, resolve_device
+
+    if isinstance(config, BaseTorchPolicyConfig):
+        resolve_device(config.device)
 
 
 def _check_complete(cls: type) -> None:
@@ -285,28 +294,39 @@ class Agreement:
 
     def admit(self, declaration: Declaration | None, observation: Observation) -> str | None:
         """Return why a client does not fit this run (`action_dim 3, this run has 6`), None when it does."""
-        if declaration is not None and (problem := self._admit_action(declaration)) is not None:
-            return problem
-        return self._admit_observation(observation)
+        # All is compared before any of it is kept: a client that is refused must not decide for those after it.
+        problem = None if declaration is None else self._action_problem(declaration)
+        problem = problem or self._observation_problem(observation)
+        if problem is None and declaration is not None and self.action_space is None:
+            problem = self._adopt(declaration.action)
+        if problem is None and self._layout is None:
+            self._layout = self._read_layout(observation)
+        return problem
 
-    def _admit_action(self, declaration: Declaration) -> str | None:
+    def _action_problem(self, declaration: Declaration) -> str | None:
         if self.action_space is not None:
             return _space_difference(declaration.action, self.action_space)
         try:
             with_declaration(self.selection, declaration, None)
-            self.policy.adopt_action_space(declaration.action)
-        except (CannotServe, ValueError) as error:
+        except CannotServe as error:
             return str(error)
-        self.action_space = declaration.action
         return None
 
-    def _admit_observation(self, observation: Observation) -> str | None:
+    def _adopt(self, space: ActionSpace) -> str | None:
+        try:
+            self.policy.adopt_action_space(space)
+        except ValueError as error:
+            return str(error)
+        self.action_space = space
+        return None
+
+    def _observation_problem(self, observation: Observation) -> str | None:
         obs = {"images": observation.images, "states": observation.states, "text": observation.text}
         if (problem := self.policy.check_observation(obs)) is not None:
             return problem
-        layout = self._read_layout(observation)
         if self._layout is None:
-            self._layout = layout
+            return None
+        layout = self._read_layout(observation)
         if layout.keys() != self._layout.keys():
             return f"observation {_names(layout)}, this run has {_names(self._layout)}"
         for name, (shape, dtype) in layout.items():

@@ -51,6 +51,14 @@ def test_a_device_this_machine_lacks_is_refused():
         resolve_device("cuda:0")
 
 
+def test_a_device_beyond_those_that_are_there_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert [resolve_device(name).index for name in ("cuda", "cuda:0", "cuda:1")] == [None, 0, 1]
+    with pytest.raises(ConfigError, match=r"--policy\.device cuda:2: torch sees 2 CUDA device.*, the last is cuda:1"):
+        resolve_device("cuda:2")
+
+
 def test_its_generator_follows_the_global_seed_and_can_be_kept():
     def draw():
         torch.manual_seed(5)

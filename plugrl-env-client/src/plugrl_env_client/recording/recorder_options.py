@@ -38,7 +38,7 @@ class RecorderOptions:
     """Where recordings go; what is there is added to. None: `recording` in the folder of --exp-name."""
 
     every: int = 1
-    """Record every so-manieth episode of each env: 1 records all, 10 the first, the eleventh and so on."""
+    """Record every N-th episode of each env: 1 records all, 10 the first, the eleventh and so on."""
 
     envs: tuple[int, ...] = ()
     """Which envs to record, by their index over all processes. None given: all of them."""

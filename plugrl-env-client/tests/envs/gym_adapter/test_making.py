@@ -1,6 +1,7 @@
 """n environments of one id, in four ways."""
 
 import logging
+import sys
 
 import gymnasium
 import numpy as np
@@ -124,3 +125,17 @@ def test_a_number_that_is_too_small_is_refused():
     require_at_least("--env.n", 1, 1)
     with pytest.raises(EnvError, match=r"--env.n 0: expected at least 1"):
         require_at_least("--env.n", 0, 1)
+
+
+def test_the_module_of_an_id_is_found_in_the_current_folder(monkeypatch, tmp_path):
+    (tmp_path / "registers_here.py").write_text(
+        "import gymnasium\n"
+        "from gymnasium.envs.classic_control import CartPoleEnv\n"
+        "gymnasium.register('Here-v0', entry_point=CartPoleEnv)\n"
+    )
+    monkeypatch.setattr(sys, "path", [folder for folder in sys.path if folder not in ("", ".")])
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(EnvError, match=r"cannot make not_here:Here-v0: No module named 'not_here'"):
+        make_gym_env("not_here:Here-v0", 1)
+    make_gym_env("registers_here:Here-v0", 2).close()
+    del gymnasium.registry["Here-v0"]

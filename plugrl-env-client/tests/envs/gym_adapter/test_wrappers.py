@@ -1,5 +1,7 @@
 """Wrappers named on the command line."""
 
+import sys
+
 import gymnasium
 import pytest
 from gymnasium.wrappers import FlattenObservation, FrameStackObservation
@@ -43,6 +45,13 @@ def test_others_go_by_module_and_name(tmp_path, monkeypatch):
     env.reset(seed=0)
     assert env.step(0)[1] == 0.5
     assert env.note == "a (b)"
+
+
+def test_others_are_found_in_the_current_folder(tmp_path, monkeypatch):
+    (tmp_path / "wrappers_here.py").write_text("from gymnasium.wrappers import FlattenObservation as Flat\n")
+    monkeypatch.setattr(sys, "path", [folder for folder in sys.path if folder not in ("", ".")])
+    monkeypatch.chdir(tmp_path)
+    assert isinstance(wrap("wrappers_here:Flat"), FlattenObservation)
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def _client_parser() -> argparse.ArgumentParser:
         "--action-dim",
         type=_whole(0),
         default=7,
-        help=f"elements of an action, at most {MAX_WIDTH} with --probe; 0: [H,n]",
+        help=f"elements of an action, at most {MAX_WIDTH} with --probe; 0: [H,n] (default: 7)",
     )
     parser.add_argument("--action-dtype", choices=_DTYPES, help="default: float32, with --probe float64")
     parser.add_argument(

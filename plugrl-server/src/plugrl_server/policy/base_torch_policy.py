@@ -48,4 +48,8 @@ def resolve_device(name: str) -> torch.device:
         raise ConfigError(f"--policy.device {name}: no such torch device; try auto, cpu or cuda.") from error
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError(f"--policy.device {name}: torch sees no CUDA device on this machine; use auto or cpu.")
+    if device.type == "cuda" and (device.index or 0) >= (count := torch.cuda.device_count()):
+        raise ConfigError(
+            f"--policy.device {name}: torch sees {count} CUDA device(s) here, the last is cuda:{count - 1}."
+        )
     return device

@@ -3,7 +3,6 @@
 import dataclasses
 import difflib
 import functools
-import importlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,6 +16,7 @@ from plugrl_env_client.envs.gym_adapter.loop_env import LoopEnv
 from plugrl_env_client.envs.gym_adapter.vector_env import GymVectorEnv
 from plugrl_env_client.envs.gym_adapter.wrappers import Wrapping, parse_wrappers
 from plugrl_env_client.envs.gym_flags import GymFlags, Vectorization, parse_kwargs
+from plugrl_env_client.registration import import_user_module
 
 _logger = logging.getLogger(__name__)
 _Env = gymnasium.Env[Any, Any]
@@ -95,7 +95,7 @@ class _Maker:
 def _spec(env_id: str) -> EnvSpec:
     module, _, registered = env_id.rpartition(":")
     if module:
-        importlib.import_module(module)
+        import_user_module(module)
     return gymnasium.spec(registered)
 
 

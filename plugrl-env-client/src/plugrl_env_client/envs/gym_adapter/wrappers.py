@@ -5,12 +5,14 @@ import dataclasses
 import difflib
 import importlib
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 
 import gymnasium
 import gymnasium.wrappers
 
 from plugrl_env_client.envs.base_env import EnvError
+from plugrl_env_client.registration import import_user_module
 
 _HOME = "gymnasium.wrappers"
 
@@ -50,7 +52,7 @@ class Wrapping:
 
     def _find(self) -> Any:
         try:
-            found = getattr(importlib.import_module(self.module), self.name)
+            found = getattr(self._module(), self.name)
         except AttributeError:
             raise EnvError(f"--env.wrappers {self.text}: {self.module} has no {self.name}{self._advice()}") from None
         except Exception as err:
@@ -58,6 +60,9 @@ class Wrapping:
         if not callable(found):
             raise EnvError(f"--env.wrappers {self.text}: {self.module}:{self.name} is no wrapper")
         return found
+
+    def _module(self) -> ModuleType:
+        return importlib.import_module(_HOME) if self.module == _HOME else import_user_module(self.module)
 
     def _advice(self) -> str:
         if self.module != _HOME:
