@@ -221,6 +221,15 @@ def test_an_entry_point_that_cannot_be_loaded_is_named(monkeypatch):
         env_config("point-v1")
 
 
+def test_modules_are_imported_from_the_current_folder_too(monkeypatch, tmp_path):
+    """An installed command searches its own folder, not the one where it is called."""
+    (tmp_path / "module_of_here.py").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    import_modules(("module_of_here",))
+    assert sys.modules.pop("module_of_here").__file__ == str(tmp_path / "module_of_here.py")
+
+
 def test_a_module_that_cannot_be_imported_is_named():
     with pytest.raises(EnvError, match="--import no_such_module_here: No module named"):
         import_modules(("no_such_module_here",))

@@ -12,9 +12,11 @@ import importlib.metadata
 import importlib.util
 import logging
 import shlex
+import sys
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 from plugrl_env_client.envs.base_env import BaseEnv, BaseEnvConfig, EnvError
@@ -214,7 +216,7 @@ def make_env(uid: str, config: BaseEnvConfig, num_envs: int) -> BaseEnv:
 
 
 def import_modules(names: tuple[str, ...]) -> None:
-    """Import the modules of `--import`, which register what they hold.
+    """Import the modules of `--import`, which register what they hold; the current folder is searched too.
 
     Raises:
         EnvError: a module that cannot be imported.
@@ -223,9 +225,17 @@ def import_modules(names: tuple[str, ...]) -> None:
         if not name or name.startswith("."):
             raise EnvError(f"--import {name!r}: expected a module's full name, as my_pkg.my_env")
         try:
-            importlib.import_module(name)
+            import_named(name)
         except Exception as err:  # whatever the user's module does while it is imported
             raise EnvError(f"--import {name}: {_reason(err)}") from err
+
+
+def import_named(name: str) -> ModuleType:
+    """Import a module that a flag names, from the current folder too: an installed command does not look there."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    return importlib.import_module(name)
 
 
 def _reason(err: Exception) -> str:

@@ -3,7 +3,6 @@
 import ast
 import dataclasses
 import difflib
-import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import gymnasium
 import gymnasium.wrappers
 
 from plugrl_env_client.envs.base_env import EnvError
+from plugrl_env_client.registration import import_named
 
 _HOME = "gymnasium.wrappers"
 
@@ -50,7 +50,8 @@ class Wrapping:
 
     def _find(self) -> Any:
         try:
-            found = getattr(importlib.import_module(self.module), self.name)
+            module = gymnasium.wrappers if self.module == _HOME else import_named(self.module)
+            found = getattr(module, self.name)
         except AttributeError:
             raise EnvError(f"--env.wrappers {self.text}: {self.module} has no {self.name}{self._advice()}") from None
         except Exception as err:
