@@ -77,6 +77,10 @@ def make_atari(config: AtariConfig, num_envs: int) -> BaseEnv:
     games = [name for name in known_ids(within=("ale_py.",)) if name.startswith("ALE/")]
     name = config.name if config.name.startswith("ALE/") else f"ALE/{config.name}-v5"
     require_known(name, games, UID)
+    if "obs_type" in parse_kwargs(config.kwargs):
+        raise EnvError(
+            "--env.kwargs obs_type: the preprocessing takes the screen itself; use --env.grayscale, or gym-v1"
+        )
     if "max_episode_steps" in parse_kwargs(config.kwargs):
         raise EnvError("--env.kwargs max_episode_steps would count frames, no-ops too; use --runner.max-episode-steps")
     own = config.vectorization == "own"
