@@ -21,6 +21,8 @@ SPACES = [
     box([-1, 5], [1, 6]),
     box([-np.inf, 0, -np.inf], [np.inf, np.inf, -3]),
     box([0, -3], [255, 7], np.int16),
+    box(-1, 1),
+    box(0, 200, np.uint8),
     DiscreteSpace(3, start=-1),
     MultiDiscreteSpace(np.array([[2, 3], [4, 5]])),
     MultiBinarySpace(4),

@@ -119,8 +119,8 @@ def sample(space: ActionSpace | None, rng: np.random.Generator) -> np.ndarray:
     if isinstance(space, BoxSpace):
         low, high = finite_bounds(space)
         if space.dtype.kind in "iu":
-            return rng.integers(low, high, endpoint=True).astype(space.dtype)
-        drawn: np.ndarray = rng.uniform(low, high).astype(space.dtype)
+            return np.asarray(rng.integers(low, high, endpoint=True), space.dtype)
+        drawn = np.asarray(rng.uniform(low, high), space.dtype)  # a plain number where the space has no axis
         return drawn.clip(low.astype(space.dtype), high.astype(space.dtype))
     if isinstance(space, DiscreteSpace):
         return np.asarray(space.start + rng.integers(space.n), space.dtype)

@@ -23,6 +23,7 @@ def test_the_four_kinds():
         spaces.Dict({"a": spaces.Discrete(2)}),
         spaces.Tuple([spaces.Discrete(2)]),
         spaces.Text(3),
+        spaces.Box(0, 1, (2,), np.bool_),
         spaces.MultiDiscrete([2], start=[1]),
         spaces.MultiBinary([2, 2]),
     ],

@@ -4,6 +4,7 @@ import logging
 
 import numpy as np
 import pytest
+from plugrl_env_client.envs.base_env import EnvError
 from plugrl_env_client.envs.gym_adapter.info import InfoReader
 
 
@@ -17,6 +18,12 @@ def test_named_entries_are_stacked():
     )
     assert found["x"].tolist() == [1, 2]
     assert found["pose"].tolist() == [[0, 0, 0], [1, 1, 1]]
+
+
+@pytest.mark.parametrize("key", ["success", "episode"])
+def test_a_name_that_means_something_else_on_the_wire_is_refused(key):
+    with pytest.raises(EnvError, match=rf"^--env\.info-keys {key}: {key} is .* expected another entry"):
+        InfoReader(["x", key])
 
 
 def test_a_length_that_equals_the_number_of_envs_is_no_batch():

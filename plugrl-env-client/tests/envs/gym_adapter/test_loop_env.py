@@ -29,7 +29,8 @@ class Counter(gymnasium.Env):
     def step(self, action):
         self.buffer[:] = self.buffer[0] + 1, action
         over = self.buffer[0] >= self.length
-        return self.buffer, 0.5, bool(over and self.length % 2), bool(over and not self.length % 2), {"success": over}
+        info = {"success": over, "last": action}
+        return self.buffer, 0.5, bool(over and self.length % 2), bool(over and not self.length % 2), info
 
 
 def test_env_i_is_seeded_with_seed_plus_i_and_resets_later_without_one():
@@ -67,9 +68,9 @@ def test_lesson_16_the_final_observation_stays_until_the_reset():
 
 
 def test_named_infos_are_sent_with_every_step():
-    loop = LoopEnv([Counter(9), Counter(9)], env_id="c", flags=GymFlags(info_keys=("success",)))
+    loop = LoopEnv([Counter(9), Counter(9)], env_id="c", flags=GymFlags(info_keys=("last",)))
     loop.reset(0)
-    assert loop.step(np.array([0, 0])).infos["success"].tolist() == [False, False]
+    assert loop.step(np.array([0, 2])).infos["last"].tolist() == [0, 2]
 
 
 def test_an_env_that_observes_something_else_than_its_space_is_refused():

@@ -90,6 +90,82 @@ def test_the_users_arguments_come_before_the_familys():
     assert env.max_episode_steps == 9
 
 
+SPEAKING = """
+import gymnasium
+from gymnasium import spaces
+
+INHERITED = 0
+
+
+class Speaking(gymnasium.Env):
+    observation_space = spaces.Dict({"inherited": spaces.Discrete(2), "said": spaces.Tuple([spaces.Text(9)])})
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self.time = 0
+        return self.look(), {}
+
+    def step(self, action):
+        self.time += 1
+        return self.look(), 0.0, False, False, {}
+
+    def look(self):
+        return {"inherited": INHERITED, "said": (f"step {self.time}",)}
+
+
+class Wrapper(gymnasium.Wrapper):
+    pass
+
+
+gymnasium.register("Speaking-v0", entry_point=Speaking)
+"""
+
+
+@pytest.fixture
+def speaking(tmp_path, monkeypatch):
+    """A module of the current folder, as an installed command finds it."""
+    (tmp_path / "speaking.py").write_text(SPEAKING)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    yield "speaking:Speaking-v0"
+    gymnasium.registry.pop("Speaking-v0", None)
+    sys.modules.pop("speaking", None)
+
+
+@pytest.mark.parametrize("vectorization", ["loop", "sync", "async"])
+def test_texts_arrive_and_modules_are_found_in_the_current_folder(speaking, vectorization):
+    env = make_gym_env(speaking, 2, flags=GymFlags(vectorization=vectorization, wrappers=("speaking:Wrapper",)))
+    try:
+        assert env.reset(0).text.tolist() == ["step 0"] * 2
+        assert env.step(np.array([0, 1])).observation.text.tolist() == ["step 1"] * 2
+    finally:
+        env.close()
+
+
+def test_processes_start_anew(speaking):
+    """What has rendered once, as the simulation that tells the spaces may have, hangs in a fork when it renders."""
+    make_gym_env(speaking, 1).close()
+    sys.modules["speaking"].INHERITED = 1
+    for vectorization, inherited in (("loop", 1), ("async", 0)):
+        env = make_gym_env(speaking, 1, flags=GymFlags(vectorization=vectorization))
+        try:
+            assert env.reset(0).states["inherited"].argmax() == inherited
+        finally:
+            env.close()
+
+
+def test_what_cplusplus_throws_is_a_refusal():
+    def refuse():
+        raise RuntimeError("Invalid game mode requested")
+
+    gymnasium.register("Refusing-v0", entry_point=refuse)
+    try:
+        with pytest.raises(EnvError, match=r"^cannot make Refusing-v0: Invalid game mode requested$"):
+            make_gym_env("Refusing-v0", 1)
+    finally:
+        del gymnasium.registry["Refusing-v0"]
+
+
 @pytest.mark.parametrize("vectorization", ["loop", "sync", "async"])
 def test_wrappers_are_put_around_every_env_the_familys_first(vectorization):
     flags = GymFlags(vectorization=vectorization, wrappers=("ClipReward(-1.5, 2.5)", "FlattenObservation"))

@@ -116,6 +116,9 @@ def test_ales_own_vector_env_keeps_final_observations(make):
         ({"frame_skip": 0}, r"--env.frame-skip 0: expected at least 1"),
         ({"kwargs": ("max_episode_steps=9",)}, r"max_episode_steps would count frames.*--runner.max-episode-steps"),
         ({"noop_max": -1}, r"--env.noop-max -1: expected at least 0"),
+        ({"repeat_action_probability": 1.5}, r"--env.repeat-action-probability 1.5: expected 0 to 1"),
+        ({"kwargs": ("obs_type=ram",)}, r"--env.kwargs obs_type: the preprocessing takes the screen itself"),
+        ({"kwargs": ("mode=77",)}, r"cannot make ALE/Pong-v5: Invalid game mode"),
         ({"vectorization": "own", "frame_stack": 5}, r"--env.frame-stack 5: at most 4 with --env.vectorization own"),
     ],
 )

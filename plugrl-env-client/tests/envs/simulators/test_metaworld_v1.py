@@ -49,7 +49,8 @@ def test_the_success_of_an_episode_is_told_at_its_end():
         ({"name": "door-opn"}, "did you mean door-open-v3"),
         ({"cameras": ("rear",)}, "--env.cameras rear: there is no such camera; known: topview, corner"),
         ({"image_size": 0}, "--env.image-size 0: expected at least 1"),
-        ({"horizon": 0}, "--env.horizon 0: expected at least 1"),
+        ({"horizon": 0}, "--env.horizon 0: expected 1 to 500"),
+        ({"horizon": 501}, "--env.horizon 501: expected 1 to 500"),
     ],
 )
 def test_a_mistake_is_refused_by_flag(flags, says):

@@ -15,7 +15,7 @@ def action_space(space: "spaces.Space[Any]", env_id: str) -> ActionSpace:
     Raises:
         EnvError: the protocol has no word for it.
     """
-    if isinstance(space, spaces.Box):
+    if isinstance(space, spaces.Box) and np.dtype(space.dtype).kind in "iuf":
         return BoxSpace(shape=space.shape, dtype=np.dtype(space.dtype), low=space.low, high=space.high)
     if isinstance(space, spaces.Discrete):
         return DiscreteSpace(n=int(space.n), start=int(space.start))
@@ -24,6 +24,6 @@ def action_space(space: "spaces.Space[Any]", env_id: str) -> ActionSpace:
     if isinstance(space, spaces.MultiBinary) and isinstance(space.n, (int, np.integer)):
         return MultiBinarySpace(n=int(space.n))
     raise EnvError(
-        f"{env_id} takes {space}; actions can be Box, Discrete, MultiDiscrete (from 0) or MultiBinary (one axis). "
-        "Wrap the env, for example with gymnasium.wrappers.TransformAction"
+        f"{env_id} takes {space}; actions can be Box (of int, uint or float), Discrete, MultiDiscrete (from 0) or "
+        "MultiBinary (one axis). Wrap the env, for example with gymnasium.wrappers.TransformAction"
     )

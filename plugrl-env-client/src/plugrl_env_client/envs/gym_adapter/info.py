@@ -6,10 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from plugrl_env_client.envs.base_env import EnvError
 from plugrl_env_client.envs.gym_flags import SUCCESS_KEYS
 
 _logger = logging.getLogger(__name__)
 _SENDABLE = "biufU"
+_TAKEN = {
+    "success": "is reported where an episode ends, as --env.success-keys says",
+    "episode": "is what the client itself reports of an episode that ends",
+}
 
 
 class InfoReader:
@@ -21,9 +26,15 @@ class InfoReader:
     Args:
         keys: entries to send.
         success_keys: entries that say whether an episode was a success; the first that any env has counts.
+
+    Raises:
+        EnvError: an entry of `keys` has a name that means something else on the wire.
     """
 
     def __init__(self, keys: Sequence[str] = (), success_keys: Sequence[str] = SUCCESS_KEYS) -> None:
+        for key in keys:
+            if key in _TAKEN:
+                raise EnvError(f"--env.info-keys {key}: {key} {_TAKEN[key]}; expected another entry of the env's info")
         self.keys = tuple(keys)
         self.success_keys = tuple(success_keys)
         self._warned: set[str] = set()

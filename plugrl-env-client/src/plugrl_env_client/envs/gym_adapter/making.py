@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
+from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
@@ -29,6 +30,7 @@ _REFUSALS = (
     ImportError,
     LookupError,
     OSError,
+    RuntimeError,  # what C++ throws
     TypeError,
     ValueError,
 )
@@ -56,17 +58,17 @@ def make_gym_env(
     """
     flags = flags or GymFlags()
     kwargs = {**(defaults or {}), **parse_kwargs(flags.kwargs)}
-    make = _Maker(env_id, kwargs, wrap, tuple(parse_wrappers(flags.wrappers)))
+    wrappers = tuple(parse_wrappers(flags.wrappers))
     try:
-        how = _choose(flags, _spec(env_id))
+        spec = _spec(env_id)
+        how = _choose(flags, spec)
         if how == "own":
-            return GymVectorEnv(_own(make, num_envs), env_id=env_id, flags=flags)
+            return GymVectorEnv(_own(env_id, num_envs, kwargs), env_id=env_id, flags=flags)
+        make = _Maker(spec, kwargs, wrap, wrappers)
         if how == "loop":
             return LoopEnv([make() for _ in range(num_envs)], env_id=env_id, flags=flags)
-        build = SyncVectorEnv if how == "sync" else AsyncVectorEnv
-        vector = build([make] * num_envs, autoreset_mode=AutoresetMode.DISABLED)
-        vector.spec = _spec_of_one(make)  # built from functions, it does not know what it holds
-        return GymVectorEnv(vector, env_id=env_id, flags=flags)
+        build = _synchronous if how == "sync" else _asynchronous
+        return GymVectorEnv(build(make, num_envs), env_id=env_id, flags=flags)
     except EnvError:
         raise
     except _REFUSALS as err:
@@ -76,15 +78,16 @@ def make_gym_env(
 
 @dataclasses.dataclass(frozen=True)
 class _Maker:
-    """Makes one single environment; can be sent to another process."""
+    """Makes one single environment; can be sent to another process, which need not know the id."""
 
-    env_id: str
+    spec: EnvSpec
     kwargs: dict[str, Any]
     wrap: Callable[[_Env], _Env] | None
     wrappers: tuple[Wrapping, ...]
 
     def __call__(self) -> _Env:
-        env: _Env = gymnasium.make(self.env_id, disable_env_checker=True, **self.kwargs)
+        id_or_spec = self.spec.id if self.spec.id in gymnasium.registry else self.spec  # an old id is warned of
+        env: _Env = gymnasium.make(id_or_spec, disable_env_checker=True, **self.kwargs)
         if self.wrap is not None:
             env = self.wrap(env)
         for wrapper in self.wrappers:
@@ -124,20 +127,41 @@ def _say_once(text: str) -> None:
     _logger.info(text)
 
 
-def _own(make: _Maker, num_envs: int) -> "gymnasium.vector.VectorEnv[Any, Any, Any]":
-    vector = gymnasium.make_vec(make.env_id, num_envs, vectorization_mode="vector_entry_point", **make.kwargs)
+def _own(env_id: str, num_envs: int, kwargs: Mapping[str, Any]) -> "gymnasium.vector.VectorEnv[Any, Any, Any]":
+    vector = gymnasium.make_vec(env_id, num_envs, vectorization_mode="vector_entry_point", **kwargs)
     if vector.num_envs != num_envs:
         vector.close()
-        raise EnvError(f"{make.env_id} was asked for {num_envs} envs and made {vector.num_envs}")
+        raise EnvError(f"{env_id} was asked for {num_envs} envs and made {vector.num_envs}")
     return vector
 
 
-def _spec_of_one(make: _Maker) -> EnvSpec | None:
+def _synchronous(make: _Maker, num_envs: int) -> "gymnasium.vector.VectorEnv[Any, Any, Any]":
+    vector = SyncVectorEnv([make] * num_envs, autoreset_mode=AutoresetMode.DISABLED)
+    vector.spec = vector.envs[0].spec  # built from functions, it does not know what it holds
+    return vector
+
+
+def _asynchronous(make: _Maker, num_envs: int) -> "gymnasium.vector.VectorEnv[Any, Any, Any]":
+    """One process an env, each started anew: in a fork of one that has rendered, rendering hangs."""
     env = make()
-    try:
-        return env.spec
-    finally:
-        env.close()
+    spec, space = env.spec, env.observation_space
+    env.close()
+    vector = AsyncVectorEnv(
+        [make] * num_envs,
+        autoreset_mode=AutoresetMode.DISABLED,
+        context="spawn",
+        shared_memory=not _holds_text(space),  # Gymnasium reads a text there once, before there is one
+    )
+    vector.spec = spec
+    return vector
+
+
+def _holds_text(space: "spaces.Space[Any]") -> bool:
+    if isinstance(space, spaces.Dict):
+        return any(_holds_text(inner) for inner in space.values())
+    if isinstance(space, spaces.Tuple):
+        return any(_holds_text(inner) for inner in space)
+    return isinstance(space, spaces.Text)
 
 
 def known_ids(*, within: Sequence[str], without: str | None = None) -> list[str]:

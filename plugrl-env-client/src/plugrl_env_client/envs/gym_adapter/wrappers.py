@@ -3,9 +3,7 @@
 import ast
 import dataclasses
 import difflib
-import importlib
 from collections.abc import Sequence
-from types import ModuleType
 from typing import Any
 
 import gymnasium
@@ -52,7 +50,8 @@ class Wrapping:
 
     def _find(self) -> Any:
         try:
-            found = getattr(self._module(), self.name)
+            module = gymnasium.wrappers if self.module == _HOME else import_user_module(self.module)
+            found = getattr(module, self.name)
         except AttributeError:
             raise EnvError(f"--env.wrappers {self.text}: {self.module} has no {self.name}{self._advice()}") from None
         except Exception as err:
@@ -60,9 +59,6 @@ class Wrapping:
         if not callable(found):
             raise EnvError(f"--env.wrappers {self.text}: {self.module}:{self.name} is no wrapper")
         return found
-
-    def _module(self) -> ModuleType:
-        return importlib.import_module(_HOME) if self.module == _HOME else import_user_module(self.module)
 
     def _advice(self) -> str:
         if self.module != _HOME:

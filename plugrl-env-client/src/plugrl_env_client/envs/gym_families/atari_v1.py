@@ -71,10 +71,16 @@ def make_atari(config: AtariConfig, num_envs: int) -> BaseEnv:
     for flag in ("frame_skip", "frame_stack", "screen_size"):
         require_at_least(f"--env.{flag.replace('_', '-')}", getattr(config, flag), 1)
     require_at_least("--env.noop-max", config.noop_max, 0)
+    if not 0 <= config.repeat_action_probability <= 1:
+        raise EnvError(f"--env.repeat-action-probability {config.repeat_action_probability}: expected 0 to 1")
     register_envs(ale_py)
     games = [name for name in known_ids(within=("ale_py.",)) if name.startswith("ALE/")]
     name = config.name if config.name.startswith("ALE/") else f"ALE/{config.name}-v5"
     require_known(name, games, UID)
+    if "obs_type" in parse_kwargs(config.kwargs):
+        raise EnvError(
+            "--env.kwargs obs_type: the preprocessing takes the screen itself; use --env.grayscale, or gym-v1"
+        )
     if "max_episode_steps" in parse_kwargs(config.kwargs):
         raise EnvError("--env.kwargs max_episode_steps would count frames, no-ops too; use --runner.max-episode-steps")
     own = config.vectorization == "own"

@@ -2,11 +2,12 @@
 
 import dataclasses
 
-from plugrl_env_client.envs.base_env import BaseEnv
+from plugrl_env_client.envs.base_env import BaseEnv, EnvError
 from plugrl_env_client.envs.gym_flags import GymFlags
 from plugrl_env_client.registration import register_env, register_env_config
 
 UID = "metaworld-v1"
+LONGEST = 500  # Meta-World truncates there itself
 CAMERAS = ("topview", "corner", "corner2", "corner3", "corner4", "behindGripper", "gripperPOV")
 
 
@@ -55,7 +56,8 @@ def make_metaworld(config: MetaworldConfig, num_envs: int) -> BaseEnv:
     require_known(name, sorted(ALL_V3_ENVIRONMENTS), UID)
     require_cameras(config.cameras, CAMERAS)
     require_at_least("--env.image-size", config.image_size, 1)
-    require_at_least("--env.horizon", config.horizon, 1)
+    if not 1 <= config.horizon <= LONGEST:
+        raise EnvError(f"--env.horizon {config.horizon}: expected 1 to {LONGEST}")
     defaults = {
         "task": name,
         "goal_hidden": config.goal_hidden,
