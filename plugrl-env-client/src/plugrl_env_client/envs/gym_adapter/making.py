@@ -4,6 +4,7 @@ import dataclasses
 import difflib
 import functools
 import logging
+import multiprocessing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -142,18 +143,26 @@ def _synchronous(make: _Maker, num_envs: int) -> "gymnasium.vector.VectorEnv[Any
 
 
 def _asynchronous(make: _Maker, num_envs: int) -> "gymnasium.vector.VectorEnv[Any, Any, Any]":
-    """One process an env, each started anew: in a fork of one that has rendered, rendering hangs."""
+    """One process an env, none of them a fork of this one: where it has rendered, rendering hangs in a fork."""
     env = make()
     spec, space = env.spec, env.observation_space
     env.close()
     vector = AsyncVectorEnv(
         [make] * num_envs,
         autoreset_mode=AutoresetMode.DISABLED,
-        context="spawn",
+        context=_clean_start(),
         shared_memory=not _holds_text(space),  # Gymnasium reads a text there once, before there is one
     )
     vector.spec = spec
     return vector
+
+
+def _clean_start() -> str:
+    """How to start a process that takes nothing over from this one."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return "spawn"
+    multiprocessing.set_forkserver_preload([__name__])  # 16 CartPoles in 0.5 s; 3 s where each imports all of it
+    return "forkserver"
 
 
 def _holds_text(space: "spaces.Space[Any]") -> bool:
