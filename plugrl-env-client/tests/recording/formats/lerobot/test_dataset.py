@@ -127,6 +127,14 @@ def test_another_kind_is_refused(tmp_path, coded, settings, named):
         coded.record(tmp_path, "lerobot", num_envs=1, steps=3, env=env, **settings)
 
 
+def test_tables_hold_what_the_features_say_whatever_else_is_recorded(tmp_path, coded):
+    coded.record(tmp_path, "npz", "lerobot", num_envs=1, steps=3)  # npz has the images put together, lerobot does not
+    features = info(tmp_path)["features"]
+    expected = {name for name, feature in features.items() if feature["dtype"] != "video"}
+    assert {name for row in rows(tmp_path / "lerobot/data") for name in row} == expected
+    assert features["observation.images.front"]["dtype"] == "video"
+
+
 def test_other_actions_end_the_recording(tmp_path, coded):
     coded.record(tmp_path, "lerobot", num_envs=1, steps=3)
     env = coded.Env(1)

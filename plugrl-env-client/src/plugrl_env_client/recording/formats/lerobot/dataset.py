@@ -149,7 +149,7 @@ class LeRobotDataset(EpisodeFormat):
             texts = _texts(episode)
             task_rows = np.array([tasks.setdefault(text, len(tasks)) for text in texts])
             size += self._place_videos(sink, number)
-            tables.append(frames_table(episode, task_rows, number, start))
+            tables.append(frames_table(episode, task_rows, number, start, pictures=not self._videos))
             stats.append(_stats_of(episode, sink))
             rows.append(
                 _row(episode, number, start, sorted(set(texts)), stats[-1]) | self._video_columns(episode, number)
