@@ -129,6 +129,23 @@ def test_another_kind_is_refused(tmp_path, coded, settings, named):
         coded.record(tmp_path, "lerobot", num_envs=1, steps=3, env=env, **settings)
 
 
+def test_each_video_is_described_as_it_is(tmp_path, coded):
+    av = pytest.importorskip("av")
+    env = coded.Env(1, size=(36, 40, 3))
+    look = env.look
+    env.look = lambda: dataclasses.replace(
+        look(), images={"even": env.images["front"], "odd": env.images["front"][:, 1:, 1:]}
+    )
+    coded.record(tmp_path, "lerobot", env=env, steps=3)
+    for name in ("even", "odd"):
+        feature = f"observation.images.{name}"
+        said = info(tmp_path)["features"][feature]["info"]
+        with av.open(str(tmp_path / f"lerobot/videos/{feature}/chunk-000/file-000.mp4")) as file:
+            stream = file.streams.video[0]
+            assert (said["video.pix_fmt"], said["video.codec"]) == (stream.pix_fmt, stream.codec_context.name)
+            assert (said["video.height"], said["video.width"]) == (stream.height, stream.width)
+
+
 def wider(env):
     """Shows a state more."""
     look = env.look

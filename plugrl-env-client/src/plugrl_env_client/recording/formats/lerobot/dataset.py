@@ -218,16 +218,18 @@ class LeRobotDataset(EpisodeFormat):
             return features(episode, None)
         from plugrl_env_client.recording.formats.video_files import codec_name, pixel_format
 
-        shape = shown_shape(next(iter(episode.layout.images.values())))
         video = {
             "video.codec": "h264" if codec_name() == "libx264" else codec_name(),
-            "video.pix_fmt": pixel_format(shape[0], shape[1]),
             "video.is_depth_map": False,
             "video.fps": episode.layout.fps,
             "video.channels": 3,
             "has_audio": False,
         }
-        return features(episode, video)
+        found = features(episode, video)
+        for feature in image_features(episode.layout).values():
+            height, width, _ = found[feature]["shape"]
+            found[feature]["info"]["video.pix_fmt"] = pixel_format(height, width)
+        return found
 
     def _new_info(self, episode: Episode) -> dict[str, Any]:
         return {
