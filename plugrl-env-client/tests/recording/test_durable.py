@@ -297,7 +297,7 @@ def test_a_process_killed_at_any_rename_loses_the_current_episodes_only(tmp_path
 
     def run(script):
         command = [sys.executable, "-c", script, str(tmp_path), form, str(STEPS), str(every)]
-        return subprocess.run(command, check=True, capture_output=True, timeout=90).stdout
+        return subprocess.run(command, check=True, capture_output=True, timeout=250).stdout
 
     renames = int(run(DIES_AT_EVERY_RENAME))
     assert renames >= 2
