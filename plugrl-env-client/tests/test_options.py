@@ -68,6 +68,10 @@ def test_a_variable_that_is_no_port_is_named(monkeypatch, port):
         ({"restart_failed": -1}, "--restart-failed -1: expected at least 0"),
         ({"hang_timeout": 0.0}, "--hang-timeout 0: expected a positive, finite number"),
         ({"runner": RunnerOptions(on_stale="zero")}, "--runner.on-stale zero: only with --runner.fps"),
+        (
+            {"runner": RunnerOptions(fps=0.2), "hang_timeout": 3.0},
+            "--hang-timeout 3: expected at least two periods of --runner.fps 0.2, 10 s",
+        ),
         ({"runner": RunnerOptions(action_deadline=1.0)}, "--runner.action-deadline 1.0: only with --runner.fps"),
         ({"runner": RunnerOptions(fps=0.0)}, "--runner.fps 0: expected 0.1 to 1,000 steps a second"),
         ({"runner": RunnerOptions(fps=float("nan"))}, "--runner.fps nan: expected 0.1"),

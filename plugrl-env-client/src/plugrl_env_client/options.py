@@ -237,6 +237,11 @@ class ClientOptions:
                 f"--runner.action-deadline {runner.action_deadline:g}: expected at least one period of --runner.fps "
                 f"{runner.fps:g}, {1 / runner.fps:g} s"
             )
+        if self.hang_seconds is not None and self.hang_seconds * runner.fps < 2:  # a step may be late by one more
+            raise OptionError(
+                f"--hang-timeout {self.hang_seconds:g}: expected at least two periods of --runner.fps {runner.fps:g}, "
+                f"{2 / runner.fps:g} s"
+            )
         if self.num_procs * self.num_groups < self.num_envs:
             raise OptionError(
                 f"--runner.fps with --num-envs {self.num_envs}: envs of one group wait for each other's actions, which "

@@ -257,6 +257,15 @@ def test_an_env_in_real_time_keeps_count(fake_server, actions):
     assert sum(counts.ages.bins.values()) == 8  # the first answer was a warm-up
 
 
+def test_a_time_of_capture_that_cannot_be_is_told_with_the_env_and_no_traceback(monkeypatch, caplog):
+    monkeypatch.setattr(DummyEnv, "captured_at", time.monotonic() + 1_000.0, raising=False)
+    options = ClientOptions(max_reconnects=0, runner=RunnerOptions(fps=1000.0))
+    finished = Group(Run("dummy-v1", DummyConfig(), options, 0, 0), whole(options), Interrupts()).run(lambda: None)
+    assert finished.error.startswith("dummy-v1: captured_at ")
+    assert (finished.outcome, finished.final) == (Outcome.FAILED, True)
+    assert not caplog.records
+
+
 def test_zeros_are_refused_where_they_are_no_standstill(fake_server, actions):
     runner = RunnerOptions(fps=1000.0, on_stale="zero")
     finished = client("classic-v1", ClassicConfig(name="CartPole-v1"), options(runner=runner))

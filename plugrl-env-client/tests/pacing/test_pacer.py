@@ -1,7 +1,7 @@
 """Deadlines, warm-up and ages of one env, on a simulated clock."""
 
 import pytest
-from plugrl_env_client.pacing.pacer import Pacer
+from plugrl_env_client.pacing.pacer import CaptureError, Pacer
 
 
 class Bench:
@@ -165,5 +165,5 @@ def test_a_camera_whose_clock_is_a_little_ahead_has_captured_it_now():
 def test_another_clock_is_refused(delay):
     bench = Bench()
     bench.delay = delay
-    with pytest.raises(ValueError, match=r"captured_at .*: expected seconds of time\.monotonic"):
+    with pytest.raises(CaptureError, match=r"captured_at .*: expected seconds of time\.monotonic"):
         bench.step()

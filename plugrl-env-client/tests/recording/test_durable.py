@@ -8,7 +8,8 @@ import sys
 
 import numpy as np
 import pytest
-from plugrl_env_client.recording.durable import Scratch, locked, publish, publish_json, size_of
+from plugrl_env_client.recording.durable import Scratch, locked, publish, publish_json, read_json, size_of
+from plugrl_env_client.recording.recorder_options import RecordingError
 
 STEPS = 5  # of each episode
 EXCHANGES_OF_AN_EPISODE = 3  # two steps a chunk
@@ -32,6 +33,21 @@ def test_what_is_published_is_whole_and_gone_from_where_it_was_made(tmp_path):
     assert [path.name for path in scratch.path.iterdir()] == ["lock"]
     scratch.close()
     assert not scratch.path.exists()
+
+
+def test_a_file_that_is_no_json_object_is_named(tmp_path):
+    path = tmp_path / "meta.json"
+    assert read_json(path) is None
+    for content, wrong in (
+        (b'{"a": ', "expected JSON: .*line 1"),
+        (b"\xff", "expected JSON: "),
+        (b"[1]", "got a list"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(RecordingError, match=rf"meta\.json: .*{wrong}"):
+            read_json(path)
+    path.write_text('{"a": 1}')
+    assert read_json(path) == {"a": 1}
 
 
 def test_names_are_never_given_twice(tmp_path):
@@ -281,7 +297,7 @@ def test_a_process_killed_at_any_rename_loses_the_current_episodes_only(tmp_path
 
     def run(script):
         command = [sys.executable, "-c", script, str(tmp_path), form, str(STEPS), str(every)]
-        return subprocess.run(command, check=True, capture_output=True, timeout=90).stdout
+        return subprocess.run(command, check=True, capture_output=True, timeout=250).stdout
 
     renames = int(run(DIES_AT_EVERY_RENAME))
     assert renames >= 2

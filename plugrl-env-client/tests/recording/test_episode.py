@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from plugrl_env_client.envs.base_env import Observation
-from plugrl_env_client.recording.episode import EpisodeInTheMaking, Layout, Rows
+from plugrl_env_client.recording.episode import ARRAY_BYTES, EpisodeInTheMaking, Layout, Rows
 from plugrl_env_client.recording.recorder_options import RecordingError
 
 IMAGES = np.arange(2 * 4 * 5 * 3, dtype=np.uint8).reshape(2, 4, 5, 3)
@@ -39,7 +39,7 @@ def test_an_env_without_images_says_so():
 def test_rows_are_copies():
     seen = observation()
     rows = Rows.copy(seen, np.array([1]), ["front"])
-    assert rows.nbytes == 60 + 16 + 8 + rows.text.nbytes
+    assert rows.nbytes == 60 + 16 + 8 + rows.text.nbytes + 4 * ARRAY_BYTES
     seen.images["front"][:] = 0
     seen.states["pose"][:] = 0
     np.testing.assert_array_equal(rows.images["front"], IMAGES[1:])

@@ -1,11 +1,12 @@
 """The bounded queue: what waits, what is refused, and who is let go."""
 
 import threading
+import tracemalloc
 
 import numpy as np
 import pytest
 from plugrl_env_client.recording.episode import Rows
-from plugrl_env_client.recording.intake import Abandoned, Begun, Intake
+from plugrl_env_client.recording.intake import Abandoned, Begun, Intake, Stepped
 
 
 def begun(env, size=10):
@@ -30,7 +31,7 @@ def in_a_thread(call):
 
 
 def test_items_come_out_in_order():
-    intake = Intake(100)
+    intake = Intake(3 * SIZE)
     for env in range(3):
         assert intake.put(begun(env), wait=False)
     assert [intake.take(wait=True).envs.item() for _ in range(3)] == [0, 1, 2]
@@ -51,6 +52,24 @@ def test_an_item_over_the_limit_passes_alone_and_one_without_size_always():
     assert intake.put(begun(0, 1000), wait=False)
     assert not intake.put(begun(1), wait=False)
     assert intake.put(Abandoned(np.array([0])), wait=False)
+
+
+def test_what_holds_little_counts_for_the_memory_it_takes():
+    """An env of four numbers: nearly all of it is what Python and NumPy add."""
+    state, one, text = np.zeros((8, 4), np.float32), np.array([3]), np.full(8, "")
+
+    def stepped():
+        rows = Rows({}, {"state": state[one]}, text[one])
+        return Stepped(one + 1, one * 2, one * 1.0, one < 0, one > 9, None, rows)
+
+    stepped()
+    tracemalloc.start()
+    try:
+        items = [stepped() for _ in range(1000)]
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sum(item.nbytes for item in items) == pytest.approx(taken, rel=0.4)
 
 
 def test_waiting_for_room():

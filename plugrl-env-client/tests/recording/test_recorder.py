@@ -185,6 +185,15 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
         Recorder(RecorderOptions(format=("npz",)), tmp_path / "file", seed=0)
 
 
+def test_a_dataset_that_cannot_be_opened_is_named(tmp_path, coded, monkeypatch):
+    def refuse(self, layout):
+        raise NotADirectoryError(20, "Not a directory", str(tmp_path / "npz"))
+
+    monkeypatch.setattr(NpzFiles, "open", refuse)
+    with pytest.raises(RecordingError, match=r"--recorder\.format npz: .*npz: Not a directory"):
+        coded.record(tmp_path, "npz", num_envs=1, steps=3)
+
+
 def test_text_that_begins_late_ends_the_recording(tmp_path, coded):
     env = coded.Env(1)
     env.text = np.array([""], "<U8")

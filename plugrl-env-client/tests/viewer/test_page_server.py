@@ -93,7 +93,7 @@ def test_the_state_as_json():
         assert json.loads(body)["envs"][0]["text"] == "<b>go</b>"
         assert headers["Cache-Control"] == "no-store"
         assert json.loads(get(server, "/state.json?first=1")[1])["envs"] == []
-        assert refused(server, "/state.json?first=x")[0] == 400
+        assert refused(server, "/state.json?first=x") == (400, "first 'x': expected a whole number")
 
 
 def test_an_image_is_a_png_whatever_its_name():
@@ -102,7 +102,7 @@ def test_an_image_is_a_png_whatever_its_name():
         assert headers.get_content_type() == "image/png"
         assert body.startswith(b"\x89PNG")
         assert refused(server, "/images/0/other.png") == (404, "no such image")
-        assert refused(server, "/images/x/other.png")[0] == 400
+        assert refused(server, "/images/x/other.png") == (400, "env 'x': expected a whole number")
         assert refused(server, "/images/0/..%2f..%2fpage.js.png")[0] == 404
 
 
@@ -115,6 +115,7 @@ def test_nothing_else_is_served():
 def test_other_sites_cannot_read_it_under_a_name_of_their_own():
     with serving() as server:
         assert refused(server, "/", Host="evil.example")[0] == 403
+        assert refused(server, "/", Host="[::1")[0] == 400
         port = server.url.rstrip("/").rpartition(":")[2]
         assert get(server, "/", Host=f"localhost:{port}")[1]
 

@@ -18,7 +18,7 @@ from plugrl_env_client.link.interrupts import Interrupts
 from plugrl_env_client.link.reconnect import GaveUp, Reconnector, interruptible_sleep
 from plugrl_env_client.observers import RolloutObserver
 from plugrl_env_client.options import MAX_ENVS, ClientOptions, Run, RunnerOptions, resolved_api_key
-from plugrl_env_client.pacing.pacer import Pacer
+from plugrl_env_client.pacing.pacer import CaptureError, Pacer
 from plugrl_env_client.recording.recorder_options import RecordingError
 from plugrl_env_client.registration import make_env
 from plugrl_env_client.reporting.tally import Snapshot, Tally
@@ -123,11 +123,11 @@ class Group:
             with _exits_are_failures(self._interrupts):
                 outcome = rollout.run()
             return Finished(outcome, self.snapshot())
-        except (GaveUp, ActionError, EnvError, ProtocolError) as err:
+        except (GaveUp, ActionError, EnvError, CaptureError, ProtocolError) as err:
             # Flags that do not go with the envs: the rollout cannot be made, or they cannot be recorded as was asked.
             usage = isinstance(err, EnvError if rollout is None else RecordingError)
-            # What this side cannot send is the env's.
-            text = f"{self._env.env_id}: {err}" if isinstance(err, LocalProtocolError) else str(err)
+            # What this side cannot send is the env's, and so is a time that cannot be.
+            text = f"{self._env.env_id}: {err}" if isinstance(err, (LocalProtocolError, CaptureError)) else str(err)
             return Finished(Outcome.FAILED, self.snapshot(), text, final=True, usage=usage)
         except Exception as err:  # an env's own failure: whoever wrote it needs the traceback
             if self._interrupts.requested:  # Ctrl-C also reaches the processes that an env may have

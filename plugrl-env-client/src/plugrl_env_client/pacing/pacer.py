@@ -10,6 +10,10 @@ DEADLINE_PERIODS = 3  # unless --runner.action-deadline is set
 _ROUNDING = 1e-9  # of a period
 
 
+class CaptureError(ValueError):
+    """An env states a time of capture that cannot be one: the text is for whoever wrote it."""
+
+
 class Pacer:
     """The clock of one env in real time.
 
@@ -59,7 +63,7 @@ class Pacer:
         """An episode has begun: the env shows what it sees now, and no step is due.
 
         Raises:
-            ValueError: as `stepped`.
+            CaptureError: as `stepped`.
         """
         self._captured = self._capture()
         self._grid.restart()
@@ -74,7 +78,7 @@ class Pacer:
         """A step has returned what the env shows now.
 
         Raises:
-            ValueError: the env says that it was captured at no time, or more than a period from now.
+            CaptureError: the env says that it was captured at no time, or more than a period from now.
         """
         self._captured = self._capture()
 
@@ -128,7 +132,7 @@ class Pacer:
         if told is None:
             return now
         if not (math.isfinite(told) and told <= now + self._period):
-            raise ValueError(f"captured_at {told}: expected seconds of time.monotonic(), which says {now}")
+            raise CaptureError(f"captured_at {told}: expected seconds of time.monotonic(), which says {now}")
         return min(told, now)  # a camera's clock may be a little ahead
 
     def _wait(self) -> None:

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from plugrl_env_client.recording.recorder_options import RecordingError
+
 _SCRATCH = ".partial"
 _LOCK = "lock"
 
@@ -71,6 +73,23 @@ def publish_json(content: dict[str, Any], target: Path, scratch: Scratch) -> Non
     made = scratch.new(".json")
     made.write_text(json.dumps(content), encoding="utf-8")
     publish(made, target)
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """What `publish_json` has written; None where nothing is there.
+
+    Raises:
+        RecordingError: something else is there.
+    """
+    if not path.exists():
+        return None
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as err:  # neither JSON nor UTF-8
+        raise RecordingError(f"{path}: expected JSON: {err}") from None
+    if not isinstance(content, dict):
+        raise RecordingError(f"{path}: expected a JSON object, got a {type(content).__name__}")
+    return content
 
 
 @contextlib.contextmanager

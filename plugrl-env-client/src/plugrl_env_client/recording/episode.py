@@ -12,6 +12,9 @@ from plugrl_protocol.spaces import ActionSpace
 
 from plugrl_env_client.recording.recorder_options import RecordingError
 
+ARRAY_BYTES = 160
+"""What a small array takes besides its numbers: its head, and what the allocator adds."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
@@ -97,8 +100,8 @@ class Rows(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Their size."""
-        return sum(array.nbytes for array in (*self.images.values(), *self.states.values(), self.text))
+        """Their size in memory."""
+        return sum(array.nbytes + ARRAY_BYTES for array in (*self.images.values(), *self.states.values(), self.text))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,9 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from plugrl_env_client.recording.episode import Rows
+from plugrl_env_client.recording.episode import ARRAY_BYTES, Rows
+
+_HEAD = 1024  # bytes of an item that holds next to nothing: its tuples, its maps and its arrays of one number an env
 
 
 class Begun(NamedTuple):
@@ -20,7 +22,7 @@ class Begun(NamedTuple):
     @property
     def nbytes(self) -> int:
         """Its size in the queue."""
-        return self.rows.nbytes
+        return self.rows.nbytes + _HEAD
 
 
 class Stepped(NamedTuple):
@@ -40,7 +42,8 @@ class Stepped(NamedTuple):
     @property
     def nbytes(self) -> int:
         """Its size in the queue."""
-        return self.rows.nbytes + self.actions.nbytes
+        each = (self.envs, self.rewards, self.terminated, self.truncated)
+        return self.rows.nbytes + self.actions.nbytes + ARRAY_BYTES + sum(array.nbytes for array in each) + _HEAD
 
 
 class Abandoned(NamedTuple):

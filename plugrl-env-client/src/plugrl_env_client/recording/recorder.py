@@ -101,12 +101,18 @@ class Recorder:
         with self._beginning:
             if self._layout is None:
                 for form in self._formats:
-                    form.open(layout)
+                    self._open(form, layout)
                 self._layout = layout
                 writer = Writer(self._intake, self._formats, layout, self._scratch, self.counts, self._seed_of)
                 self._thread = threading.Thread(target=writer.run, name="recorder", daemon=True)
                 self._thread.start()
         return self._layout
+
+    def _open(self, form: EpisodeFormat, layout: Layout) -> None:
+        try:
+            form.open(layout)
+        except OSError as err:
+            raise RecordingError(f"--recorder.format {form.name}: {err.filename}: {err.strerror}") from err
 
     def dropped(self, episodes: int, frames: int) -> None:
         """So much was left out; called from any thread."""

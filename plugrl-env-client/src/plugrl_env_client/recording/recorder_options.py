@@ -47,7 +47,7 @@ class RecorderOptions:
     """Which images to record. None given: all of them."""
 
     fps: int | None = None
-    """Frames per second of videos and datasets. None: those of --runner.fps, or 30."""
+    """Frames per second of videos and datasets. None: those of --runner.fps, rounded, or 30."""
 
     overflow: Literal["wait", "drop"] = "wait"
     """When writing is slower than the envs: wait holds them up, drop leaves whole episodes out and counts them. Waiting

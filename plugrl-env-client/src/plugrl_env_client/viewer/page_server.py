@@ -92,11 +92,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer one request."""
-        name = urllib.parse.urlsplit(f"//{self.headers.get('Host', '')}").hostname
-        if name not in _OWN_NAMES:  # a page of somebody else's whose name was made to lead here
-            self._say(HTTPStatus.FORBIDDEN, f"only as {HOST} or localhost")
-            return
         try:
+            name = urllib.parse.urlsplit(f"//{self.headers.get('Host', '')}").hostname
+            if name not in _OWN_NAMES:  # a page of somebody else's whose name was made to lead here
+                self._say(HTTPStatus.FORBIDDEN, f"only as {HOST} or localhost")
+                return
             self._answer(urllib.parse.urlsplit(self.path))
         except ValueError as err:
             self._say(HTTPStatus.BAD_REQUEST, str(err))
@@ -108,12 +108,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         elif url.path == "/state.json":
             asked = urllib.parse.parse_qs(url.query)
             first, count = (
-                max(int(asked.get(key, [default])[0]), 0) for key, default in (("first", "0"), ("count", "64"))
+                max(_whole(key, asked.get(key, [default])[0]), 0) for key, default in (("first", "0"), ("count", "64"))
             )
             self._send(json.dumps(self.shown.describe(first, count), allow_nan=False).encode(), "application/json")
         elif url.path.startswith("/images/") and url.path.endswith(".png"):
             env, _, name = url.path.removeprefix("/images/").removesuffix(".png").partition("/")
-            file = self.shown.picture(int(env), urllib.parse.unquote(name))
+            file = self.shown.picture(_whole("env", env), urllib.parse.unquote(name))
             if file is None:
                 self._say(HTTPStatus.NOT_FOUND, "no such image")
             else:
@@ -136,6 +136,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *args: object) -> None:
         """A request is no news."""
+
+
+def _whole(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{name} {text[:40]!r}: expected a whole number") from None
 
 
 def _resource(name: str) -> bytes:

@@ -87,6 +87,13 @@ def test_another_env_is_refused(tmp_path, coded):
         coded.record(tmp_path, "minari", env=env, steps=3)
 
 
+def test_what_is_no_dataset_is_refused_before_the_run(tmp_path, coded):
+    (tmp_path / DATA).mkdir(parents=True)
+    (tmp_path / DATA / "metadata.json").write_text("{")
+    with pytest.raises(RecordingError, match=r"metadata\.json: expected JSON"):
+        coded.record(tmp_path, "minari", num_envs=1, steps=3)
+
+
 def test_what_a_killed_process_left_half_done_is_replaced(tmp_path, coded, minari):
     coded.record(tmp_path, "minari", num_envs=1, steps=3)
     counted = (tmp_path / DATA / "metadata.json").read_text()

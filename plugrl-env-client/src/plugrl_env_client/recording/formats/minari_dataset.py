@@ -16,7 +16,7 @@ import h5py
 import numpy as np
 from plugrl_protocol.spaces import ActionSpace, BoxSpace, DiscreteSpace, MultiDiscreteSpace
 
-from plugrl_env_client.recording.durable import Scratch, locked, publish, publish_json, size_of
+from plugrl_env_client.recording.durable import Scratch, locked, publish, publish_json, read_json, size_of
 from plugrl_env_client.recording.episode import Episode, Layout
 from plugrl_env_client.recording.formats.episode_format import EpisodeFormat, Finished
 from plugrl_env_client.recording.recorder_options import RecordingError
@@ -74,10 +74,9 @@ class MinariDataset(EpisodeFormat):
         return size
 
     def _read(self) -> dict[str, Any] | None:
-        path = self._data / "metadata.json"
-        if not path.exists():
+        metadata = read_json(self._data / "metadata.json")
+        if metadata is None:
             return None
-        metadata: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         for space, ours in self._spaces.items():
             if metadata.get(space) != ours:
                 raise RecordingError(f"{self._data} holds a dataset of another {space.replace('_', ' ')}")

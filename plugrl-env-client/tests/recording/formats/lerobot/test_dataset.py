@@ -1,10 +1,12 @@
 """LeRobot datasets: the files as any reader of parquet sees them. What lerobot reads is in test_with_lerobot.py."""
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 from plugrl_env_client.recording.recorder_options import RecordingError
+from plugrl_protocol.spaces import DiscreteSpace
 
 pytest.importorskip("av", reason="the extra `lerobot-dataset` is not installed")
 pq = pytest.importorskip("pyarrow.parquet", reason="the extra `lerobot-dataset` is not installed")
@@ -125,6 +127,60 @@ def test_another_kind_is_refused(tmp_path, coded, settings, named):
     env = coded.Env(1, size=settings.pop("size")) if "size" in settings else None
     with pytest.raises(RecordingError, match=named):
         coded.record(tmp_path, "lerobot", num_envs=1, steps=3, env=env, **settings)
+
+
+def test_each_video_is_described_as_it_is(tmp_path, coded):
+    av = pytest.importorskip("av")
+    env = coded.Env(1, size=(36, 40, 3))
+    look = env.look
+    env.look = lambda: dataclasses.replace(
+        look(), images={"even": env.images["front"], "odd": env.images["front"][:, 1:, 1:]}
+    )
+    coded.record(tmp_path, "lerobot", env=env, steps=3)
+    for name in ("even", "odd"):
+        feature = f"observation.images.{name}"
+        said = info(tmp_path)["features"][feature]["info"]
+        with av.open(str(tmp_path / f"lerobot/videos/{feature}/chunk-000/file-000.mp4")) as file:
+            stream = file.streams.video[0]
+            assert (said["video.pix_fmt"], said["video.codec"]) == (stream.pix_fmt, stream.codec_context.name)
+            assert (said["video.height"], said["video.width"]) == (stream.height, stream.width)
+
+
+def wider(env):
+    """Shows a state more."""
+    look = env.look
+    env.look = lambda: dataclasses.replace(look(), states={"where": env.state, "more": env.state})
+
+
+def declares_another_action(env):
+    env.action_space = DiscreteSpace(4)
+
+
+@pytest.mark.parametrize("change", [wider, declares_another_action])
+def test_other_columns_are_refused_before_the_run(tmp_path, coded, change):
+    coded.record(tmp_path, "lerobot", num_envs=1, steps=3)
+    env = coded.Env(1)
+    change(env)
+    with pytest.raises(RecordingError, match="other states or actions"):
+        coded.record(tmp_path, "lerobot", env=env, steps=0)
+
+
+@pytest.mark.parametrize(
+    ("content", "named"), [("{", "expected JSON"), ('{"codebase_version": "v2.1"}', r"expected .* v3\.0, got v2\.1")]
+)
+def test_what_is_no_dataset_of_this_layout_is_refused_before_the_run(tmp_path, coded, content, named):
+    (tmp_path / "lerobot/meta").mkdir(parents=True)
+    (tmp_path / "lerobot/meta/info.json").write_text(content)
+    with pytest.raises(RecordingError, match=rf"info\.json: {named}"):
+        coded.record(tmp_path, "lerobot", num_envs=1, steps=0)
+
+
+def test_tables_hold_what_the_features_say_whatever_else_is_recorded(tmp_path, coded):
+    coded.record(tmp_path, "npz", "lerobot", num_envs=1, steps=3)  # npz has the images put together, lerobot does not
+    features = info(tmp_path)["features"]
+    expected = {name for name, feature in features.items() if feature["dtype"] != "video"}
+    assert {name for row in rows(tmp_path / "lerobot/data") for name in row} == expected
+    assert features["observation.images.front"]["dtype"] == "video"
 
 
 def test_other_actions_end_the_recording(tmp_path, coded):

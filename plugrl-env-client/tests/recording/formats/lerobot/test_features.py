@@ -1,5 +1,7 @@
 """Statistics against NumPy, and what is said of columns."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from plugrl_env_client.envs.base_env import Observation
@@ -8,10 +10,12 @@ from plugrl_env_client.recording.formats.lerobot.features import (
     ImageStats,
     column_stats,
     columns,
+    declared_features,
     features,
     shown_shape,
     together,
 )
+from plugrl_protocol.spaces import DiscreteSpace
 
 RNG = np.random.default_rng(0)
 
@@ -49,6 +53,16 @@ def test_features_describe_the_columns():
     assert found["observation.state"] == {"dtype": "float32", "shape": [3], "names": ["pose.0", "pose.1", "grip.0"]}
     assert found["action"] == {"dtype": "int64", "shape": [1], "names": None}
     assert shown_shape((8, 6, 4)) == [8, 24, 3]
+
+
+@pytest.mark.parametrize("space", [None, DiscreteSpace(4)])
+def test_some_are_known_before_the_first_step(space):
+    one = episode()
+    layout = dataclasses.replace(one.layout, action_space=space)
+    known = declared_features(layout)
+    assert known.keys() == {"observation.state"} | ({"action"} if space else set())
+    assert known.items() <= features(one, None).items()
+    assert declared_features(dataclasses.replace(layout, states={}))["observation.state"] is None
 
 
 def test_statistics_of_parts_are_those_of_the_whole():

@@ -1,9 +1,9 @@
-"""What lerobot itself reads. It caps torch, so it is in no environment of the workspace: `.ci/lerobot` runs this."""
+"""What lerobot itself reads. It caps torch, so it is in no environment of the workspace: `.ci/recording` runs this."""
 
 import numpy as np
 import pytest
 
-pytest.importorskip("lerobot", reason="lerobot stays out of the workspace: bash .ci/lerobot")
+pytest.importorskip("lerobot", reason="lerobot stays out of the workspace: bash .ci/recording lerobot")
 pytestmark = pytest.mark.filterwarnings("default")
 
 from lerobot.datasets.lerobot_dataset import LeRobotDataset  # noqa: E402
@@ -27,9 +27,9 @@ def levels(image):
     return float(image.mean()) * 255
 
 
-@pytest.mark.parametrize("kept", ["video", "png"])
-def test_every_frame_is_read(tmp_path, coded, kept):
-    coded.record(tmp_path, "lerobot", env=coded.Env(2, text=True), steps=12, lerobot_images=kept, fps=10)
+@pytest.mark.parametrize(("kept", "beside"), [("video", ()), ("video", ("npz",)), ("png", ())])
+def test_every_frame_is_read(tmp_path, coded, kept, beside):
+    coded.record(tmp_path, "lerobot", *beside, env=coded.Env(2, text=True), steps=12, lerobot_images=kept, fps=10)
     dataset = load(tmp_path)
     order = [(row["env_index"], row["env_episode"]) for row in dataset.meta.episodes]
     assert sorted(order) == [(i, e) for i in range(2) for e in coded.whole_episodes(i, 12)]

@@ -11,7 +11,6 @@ A row of `data` is a step: what was seen, the action, and as `next.*` what came 
 episode's final observation; its state is kept in `meta/episodes` (`final_observation.state`).
 """
 
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from plugrl_env_client.recording.durable import Scratch, locked, publish, publish_json, size_of
+from plugrl_env_client.recording.durable import Scratch, locked, publish, publish_json, read_json, size_of
 from plugrl_env_client.recording.episode import Episode, Layout
 from plugrl_env_client.recording.formats.episode_format import EpisodeFormat, Finished, Sink
 from plugrl_env_client.recording.formats.lerobot.features import (
@@ -27,6 +26,7 @@ from plugrl_env_client.recording.formats.lerobot.features import (
     Stats,
     column_stats,
     columns,
+    declared_features,
     features,
     image_features,
     joined_states,
@@ -44,6 +44,7 @@ from plugrl_env_client.recording.formats.lerobot.tables import (
 from plugrl_env_client.recording.formats.picture import coloured
 from plugrl_env_client.recording.recorder_options import RecordingError
 
+VERSION = "v3.0"
 CHUNK = 1000
 _FILE = "chunk-{chunk_index:03d}/file-{file_index:03d}"
 DATA_PATH, VIDEO_PATH = f"data/{_FILE}.parquet", f"videos/{{video_key}}/{_FILE}.mp4"
@@ -122,6 +123,8 @@ class LeRobotDataset(EpisodeFormat):
         }
         if there != shapes or any(info["features"][name]["dtype"] != kind for name in there):
             raise RecordingError(f"{self._folder} holds a dataset of other images, or keeps them in another way")
+        if any(info["features"].get(name) != known for name, known in declared_features(layout).items()):
+            raise self._other_columns()
 
     def begin(self) -> Sink:
         """Follow the episode's images."""
@@ -132,7 +135,7 @@ class LeRobotDataset(EpisodeFormat):
         with locked(self._lock):
             info = self._read_info() or self._new_info(finished[0].episode)
             if info["features"] != self._features_of(finished[0].episode):
-                raise RecordingError(f"{self._folder} holds a dataset of other states or actions")
+                raise self._other_columns()
             tasks = read_tasks(self._folder)
             size = self._write(finished, info, tasks)
             publish_json(info, self._folder / "meta/info.json", self._scratch)
@@ -149,7 +152,7 @@ class LeRobotDataset(EpisodeFormat):
             texts = _texts(episode)
             task_rows = np.array([tasks.setdefault(text, len(tasks)) for text in texts])
             size += self._place_videos(sink, number)
-            tables.append(frames_table(episode, task_rows, number, start))
+            tables.append(frames_table(episode, task_rows, number, start, pictures=not self._videos))
             stats.append(_stats_of(episode, sink))
             rows.append(
                 _row(episode, number, start, sorted(set(texts)), stats[-1]) | self._video_columns(episode, number)
@@ -189,7 +192,7 @@ class LeRobotDataset(EpisodeFormat):
         path = self._folder / "meta/stats.json"
         known: list[dict[str, Stats]] = []
         if before["total_episodes"]:
-            kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+            kept = read_json(path) or {}
             if kept.get("action", {}).get("count") == [before["total_frames"]]:
                 known = [{name: {k: np.array(v) for k, v in one.items()} for name, one in kept.items()}]
             else:  # a killed process had counted what it did not finish
@@ -200,30 +203,37 @@ class LeRobotDataset(EpisodeFormat):
 
     def _read_info(self) -> dict[str, Any] | None:
         path = self._folder / "meta/info.json"
-        if not path.exists():
-            return None
-        info: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        info = read_json(path)
+        if info is not None and info.get("codebase_version") != VERSION:
+            raise RecordingError(
+                f"{path}: expected a LeRobot dataset of layout {VERSION}, got {info.get('codebase_version')}"
+            )
         return info
+
+    def _other_columns(self) -> RecordingError:
+        return RecordingError(f"{self._folder} holds a dataset of other states or actions")
 
     def _features_of(self, episode: Episode) -> dict[str, Any]:
         if not self._videos or not episode.layout.images:
             return features(episode, None)
         from plugrl_env_client.recording.formats.video_files import codec_name, pixel_format
 
-        shape = shown_shape(next(iter(episode.layout.images.values())))
         video = {
             "video.codec": "h264" if codec_name() == "libx264" else codec_name(),
-            "video.pix_fmt": pixel_format(shape[0], shape[1]),
             "video.is_depth_map": False,
             "video.fps": episode.layout.fps,
             "video.channels": 3,
             "has_audio": False,
         }
-        return features(episode, video)
+        found = features(episode, video)
+        for feature in image_features(episode.layout).values():
+            height, width, _ = found[feature]["shape"]
+            found[feature]["info"]["video.pix_fmt"] = pixel_format(height, width)
+        return found
 
     def _new_info(self, episode: Episode) -> dict[str, Any]:
         return {
-            "codebase_version": "v3.0",
+            "codebase_version": VERSION,
             "robot_type": episode.layout.env_id,
             "total_episodes": 0,
             "total_frames": 0,

@@ -1,6 +1,7 @@
 """What a LeRobot dataset says of its columns: features, and the statistics that policies normalise by."""
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -69,12 +70,28 @@ def features(episode: Episode, video: Mapping[str, Any] | None) -> dict[str, Any
             height, width, _ = found[feature]["shape"]
             found[feature]["info"] = {"video.height": height, "video.width": width, **video}
     for name, column in columns(episode).items():
-        names = _state_names(layout) if name == STATE else None
-        found[name] = {"dtype": str(column.dtype), "shape": [column.shape[1]], "names": names}
+        found[name] = _column_feature(column.dtype, column.shape[1], _state_names(layout) if name == STATE else None)
     found["timestamp"] = {"dtype": "float32", "shape": [1], "names": None}
     for name in ("frame_index", "episode_index", "index", "task_index"):
         found[name] = {"dtype": "int64", "shape": [1], "names": None}
     return found
+
+
+def declared_features(layout: Layout) -> dict[str, Any]:
+    """What `features` will say of the states, None where there are none, and of the action where it is declared."""
+    found: dict[str, Any] = {STATE: None}
+    if layout.states:
+        dtype = np.result_type(*(dtype for _, dtype in layout.states.values()))
+        names = _state_names(layout)
+        found[STATE] = _column_feature(dtype, len(names), names)
+    space = layout.action_space
+    if space is not None:
+        found["action"] = _column_feature(space.dtype, math.prod(space.shape), None)
+    return found
+
+
+def _column_feature(dtype: "np.dtype[Any]", width: int, names: list[str] | None) -> dict[str, Any]:
+    return {"dtype": str(dtype), "shape": [width], "names": names}
 
 
 def _state_names(layout: Layout) -> list[str]:

@@ -42,7 +42,7 @@ class Place(NamedTuple):
         return Place(self.chunk_index + 1, 0) if full else Place(self.chunk_index, self.file_index + 1)
 
 
-def frames_table(episode: Episode, tasks: np.ndarray, number: int, start: int) -> pa.Table:
+def frames_table(episode: Episode, tasks: np.ndarray, number: int, start: int, *, pictures: bool) -> pa.Table:
     """The rows of `data` of one episode.
 
     Args:
@@ -50,13 +50,14 @@ def frames_table(episode: Episode, tasks: np.ndarray, number: int, start: int) -
         tasks: int64[T], rows of the table of tasks.
         number: the episode's index in the dataset.
         start: index of its first frame.
+        pictures: whether the images are in the table; an episode may have them for another format only.
     """
     length = len(episode)
     data = {name: _array(column) for name, column in columns(episode).items()}
-    for name, feature in image_features(episode.layout).items():
-        if name in episode.images:
-            pictures = [{"bytes": png(coloured(image)), "path": None} for image in episode.images[name][:-1]]
-            data[feature] = pa.array(pictures, _PICTURE)
+    if pictures:
+        for name, feature in image_features(episode.layout).items():
+            files = [{"bytes": png(coloured(image)), "path": None} for image in episode.images[name][:-1]]
+            data[feature] = pa.array(files, _PICTURE)
     frames = np.arange(length)
     data["timestamp"] = pa.array((frames / episode.layout.fps).astype(np.float32))
     data["frame_index"] = pa.array(frames)
