@@ -387,6 +387,17 @@ def test_the_dummy_policy_takes_the_first_declared_space_and_any_observation():
     assert agreed.admit(declared(DiscreteSpace(2)), observed()) == "action space Discrete(2), this run has Discrete(3)"
 
 
+def test_where_any_names_may_come_those_that_come_again_have_one_shape():
+    agreed = agreement(dummy())
+    assert agreed.admit(declared(), observed()) is None
+    assert agreed.admit(declared(), observed(other=9)) is None
+    assert agreed.admit(declared(), observed(state=4)) == "states.state float64[4], this run has float64[3]"
+    assert agreed.admit(declared(), observed(("cam",), other=8)) == "states.other float64[8], this run has float64[9]"
+    assert agreed.admit(declared(), observed(("cam",), other=9)) is None
+    flat = Observation(images={"cam": np.zeros((1, 1, 1, 3), np.uint8)}, states={}, text=[""])
+    assert agreed.admit(None, flat).startswith("images.cam uint8[1, 1, 3], this run has uint8[")
+
+
 class _Unfinished(DDPAlgorithm):
     infer = feedback = should_learn = should_save = should_stop = create_checkpoint = load_checkpoint = None
 

@@ -290,7 +290,7 @@ class Agreement:
         self.selection = selection
         self.policy = policy
         self.action_space: ActionSpace | None = getattr(selection.policy_config, "action_space", None)
-        self._layout: dict[str, tuple[tuple[int, ...], str]] | None = None
+        self._layout: dict[str, tuple[tuple[int, ...], str]] = {}
 
     def admit(self, declaration: Declaration | None, observation: Observation) -> str | None:
         """Return why a client does not fit this run (`action_dim 3, this run has 6`), None when it does."""
@@ -299,8 +299,8 @@ class Agreement:
         problem = problem or self._observation_problem(observation)
         if problem is None and declaration is not None and self.action_space is None:
             problem = self._adopt(declaration.action)
-        if problem is None and self._layout is None:
-            self._layout = self._read_layout(observation)
+        if problem is None:
+            self._layout = {**self._read_layout(observation), **self._layout}
         return problem
 
     def _action_problem(self, declaration: Declaration) -> str | None:
@@ -324,23 +324,29 @@ class Agreement:
         obs = {"images": observation.images, "states": observation.states, "text": observation.text}
         if (problem := self.policy.check_observation(obs)) is not None:
             return problem
-        if self._layout is None:
-            return None
         layout = self._read_layout(observation)
-        if layout.keys() != self._layout.keys():
+        if self._layout and not self._takes_any_names and layout.keys() != self._layout.keys():
             return f"observation {_names(layout)}, this run has {_names(self._layout)}"
         for name, (shape, dtype) in layout.items():
-            if (shape, dtype) != self._layout[name]:
-                return f"{name} {dtype}{list(shape)}, this run has {self._layout[name][1]}{list(self._layout[name][0])}"
+            known_shape, known_dtype = self._layout.get(name, (shape, dtype))
+            if (shape, dtype) != (known_shape, known_dtype):
+                return f"{name} {dtype}{list(shape)}, this run has {known_dtype}{list(known_shape)}"
         return None
 
+    @property
+    def _takes_any_names(self) -> bool:
+        """Not a policy of a fixed width, which was built by flags and reads all states of the first observation."""
+        return self.policy.state_keys is None and not hasattr(self.selection.policy_config, "obs_dim")
+
     def _read_layout(self, observation: Observation) -> dict[str, tuple[tuple[int, ...], str]]:
-        """Return shape and dtype of what the policy reads; nothing for one that takes whatever comes."""
-        keys = self.policy.state_keys
-        if keys is None:  # a policy of a fixed width that was built by flags reads all states
-            keys = tuple(observation.states) if hasattr(self.selection.policy_config, "obs_dim") else ()
-        named: dict[str, Any] = {f"states.{key}": observation.states[key] for key in keys}
-        named |= {f"images.{key}": observation.images[key] for key in self.policy.image_keys or ()}
+        """Return shape and dtype of what the policy reads."""
+        states, images = self.policy.state_keys, self.policy.image_keys
+        if states is None:
+            states = tuple(observation.states)
+        if images is None:
+            images = tuple(observation.images) if self._takes_any_names else ()
+        named: dict[str, Any] = {f"states.{key}": observation.states[key] for key in states}
+        named |= {f"images.{key}": observation.images[key] for key in images}
         return {name: (array.shape[1:], array.dtype.name) for name, array in sorted(named.items())}
 
 
