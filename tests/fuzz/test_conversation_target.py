@@ -5,7 +5,7 @@ from conversation_target import LONGEST, End, Options, read_script, run, write_s
 from hypothesis import given
 from hypothesis import strategies as st
 from plugrl_protocol.connection import Turn
-from plugrl_protocol.exchange import Exchange
+from plugrl_protocol.exchange import RULES, Exchange
 from plugrl_protocol.reuse import HeldObservations
 
 SCRIPTS = corpus.load("conversation")
@@ -63,7 +63,13 @@ def test_a_small_end_refuses_what_is_too_large_for_it():
 
 
 def test_a_message_that_is_not_due_and_taken_is_a_finding(monkeypatch):
-    monkeypatch.setattr(Exchange, "_check", lambda *_: None)
+    take = Exchange._take
+
+    def take_whenever(exchange, sender, message, error):
+        exchange._rule = next(rule for rule in RULES.values() if rule.message is type(message))
+        take(exchange, exchange._rule.sender, message, error)
+
+    monkeypatch.setattr(Exchange, "_take", take_whenever)
     options, frames = read_script(SCRIPTS["server"])
     with pytest.raises(AssertionError, match="Feedback was taken, Infer was due"):
         run(write_script(options, [frames[0], frames[1], (True, frames[1][1])]))
