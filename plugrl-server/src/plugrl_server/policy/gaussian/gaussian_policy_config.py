@@ -3,8 +3,11 @@
 import dataclasses
 from typing import ClassVar
 
+from plugrl_server.common.config_error import require
 from plugrl_server.policy.actor_critic.actor_critic_config import ActorCriticConfig
 from plugrl_server.policy.registration import register_policy_config
+
+MOST_LOG_STD = 20.0
 
 
 @register_policy_config("gaussian-policy")
@@ -16,3 +19,11 @@ class GaussianPolicyConfig(ActorCriticConfig):
 
     initial_log_std: float = 0.0
     """Log standard deviation of every action number at the start."""
+
+    def check(self) -> None:
+        """Refuse a deviation that float32 could not hold."""
+        super().check()
+        require(
+            abs(self.initial_log_std) <= MOST_LOG_STD,
+            f"--policy.initial-log-std {self.initial_log_std}: must lie between {-MOST_LOG_STD:g} and {MOST_LOG_STD:g}.",
+        )
