@@ -7,8 +7,6 @@ from plugrl_server.common.config_error import require
 from plugrl_server.policy.actor_critic.actor_critic_config import ActorCriticConfig
 from plugrl_server.policy.registration import register_policy_config
 
-MOST_LOG_STD = 20.0
-
 
 @register_policy_config("gaussian-policy")
 @dataclasses.dataclass
@@ -24,6 +22,6 @@ class GaussianPolicyConfig(ActorCriticConfig):
         """Refuse a deviation that float32 could not hold."""
         super().check()
         require(
-            abs(self.initial_log_std) <= MOST_LOG_STD,
-            f"--policy.initial-log-std {self.initial_log_std}: must lie between {-MOST_LOG_STD:g} and {MOST_LOG_STD:g}.",
+            -20 <= self.initial_log_std <= 20,
+            f"--policy.initial-log-std {self.initial_log_std}: must lie between -20 and 20.",
         )
