@@ -70,6 +70,20 @@ def test_frames_of_one_environment_share_their_observations():
     assert buffer.observation_rows == 42
 
 
+def test_what_was_acted_on_is_kept_where_a_client_has_observed_once_more():
+    """Lesson 1: a stored transition is what its client sent, also in real time, where the world moves on meanwhile."""
+    buffer, flags = ReplayBuffer(3), np.zeros(2, bool)
+    frames = {"action": flags, "reward": np.zeros(2, np.float32), "terminated": flags, "truncated": flags}
+    nodes, sent = [NO_NODE, NO_NODE], []
+    for obs, next_obs in (([0, 10], [1, 11]), ([1, 11.5], [2, 12]), ([2.5, 12], [3, 13])):
+        before, after = (np.array(column, np.float32)[:, None] for column in (obs, next_obs))
+        nodes = buffer.add(obs=before, next_obs=after, **frames, nodes=nodes)
+        sent += zip(obs, next_obs, strict=True)
+    batch = buffer.frames(np.arange(3, 6) % 3)
+    assert list(zip(batch.obs[:, 0].tolist(), batch.next_obs[:, 0].tolist(), strict=True)) == sent[-3:]
+    assert buffer.observation_rows == 5  # 11.5, 12 and 13 of one environment, 2.5 and 3 of the other
+
+
 @pytest.mark.parametrize("flag", ["terminated", "truncated"])
 def test_a_done_frame_keeps_its_final_observation(flag):
     buffer, envs = ReplayBuffer(10), Envs()

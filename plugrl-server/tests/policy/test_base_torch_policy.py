@@ -27,6 +27,17 @@ def test_it_is_a_module_and_a_policy():
     assert policy.config.device == "auto"
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_it_tells_whether_what_learns_is_finite(bad):
+    policy = Layer(BaseTorchPolicyConfig())
+    policy.register_buffer("statistics", torch.full((1,), bad))
+    assert policy.weights_are_finite()
+    policy.layer.bias.data[0] = bad
+    assert not policy.weights_are_finite()
+    policy.layer.bias.requires_grad_(False)
+    assert policy.weights_are_finite()
+
+
 def test_the_configuration_is_torch_free_and_exported_from_both_modules():
     assert base_torch_policy.BaseTorchPolicyConfig is base_policy.BaseTorchPolicyConfig
     program = "import sys, plugrl_server.policy.base_policy; assert 'torch' not in sys.modules"

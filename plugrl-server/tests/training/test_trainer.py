@@ -8,6 +8,7 @@ import pytest
 from plugrl_server.algorithm.base_algorithm import BaseAlgorithm
 from plugrl_server.algorithm.feedback_rows import NO_NODE, Client, FeedbackRows
 from plugrl_server.common.checkpoint_manager import Checkpoint
+from plugrl_server.policy.base_policy import BasePolicy
 from plugrl_server.training.accounting import Discard
 from plugrl_server.training.trainer import AlgorithmError, Trainer, UnsoundPolicyError, all_finite
 
@@ -294,6 +295,40 @@ def test_a_failed_learn_step_never_leaves_a_half_updated_checkpoint(on_policy):
         trainer.learn()
     assert trainer.version == 0
     trainer.save()
+    assert [checkpoint.model["weights"].tolist() for checkpoint in saved] == ([[0.0]] if on_policy else [])
+
+
+class Weights(BasePolicy):
+    """A policy that knows whether its weights are lost."""
+
+    lost = False
+
+    def get_action_and_runtime_state(self, obs):
+        raise NotImplementedError
+
+    def weights_are_finite(self):
+        return not self.lost
+
+
+@pytest.mark.parametrize("on_policy", [True, False])
+def test_weights_that_are_not_finite_are_never_saved(on_policy):
+    """Lesson 3: on-policy the state before the learn step is saved, off-policy the last checkpoint stands."""
+
+    def lose():
+        trainer.algorithm.weights += np.nan
+        trainer.policy.lost = True
+        return 0, {}
+
+    trainer, saved = trainer_of(Recorder(on_policy=on_policy, learn_impl=lose, policy=Weights(None)))
+    lost = "learn failed: the policy's weights are not finite any more"
+    if on_policy:
+        with pytest.raises(AlgorithmError, match=lost):
+            trainer.learn()
+        trainer.save()
+    else:
+        trainer.learn()
+        with pytest.raises(UnsoundPolicyError, match=lost):
+            trainer.save()
     assert [checkpoint.model["weights"].tolist() for checkpoint in saved] == ([[0.0]] if on_policy else [])
 
 

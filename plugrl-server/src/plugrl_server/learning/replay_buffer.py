@@ -103,8 +103,8 @@ class ReplayBuffer:
             reward: f4[m].
             terminated: The frame's own outcome, b1[m].
             truncated: The frame's own outcome, b1[m].
-            nodes: The node of the frame before each. Where that frame is stored and not done, `obs` must be what was
-                its `next_obs`, and is not stored again.
+            nodes: The node of the frame before each. Where that frame is stored and not done, and `obs` is what was
+                its `next_obs`, it is not stored again. (A client in real time may have observed once more since.)
         """
         frames = {"action": action, "reward": reward, "terminated": terminated, "truncated": truncated}
         if len(reward) <= self.capacity:
@@ -121,7 +121,7 @@ class ReplayBuffer:
         numbers = np.arange(self.added, self.added + len(nodes))
         slots = numbers % self.capacity
         self._forget(slots[numbers >= self.capacity])
-        rows = self._rows_of_predecessors(nodes, oldest=int(numbers[-1]) + 1 - self.capacity)
+        rows = self._rows_of_predecessors(nodes, obs, oldest=int(numbers[-1]) + 1 - self.capacity)
         fresh = np.flatnonzero(rows == NONE)
         if len(fresh):
             rows[fresh] = self._observations.add(len(fresh), trees.take(obs, fresh))
@@ -137,7 +137,7 @@ class ReplayBuffer:
             self._observations.give_back(self.obs_row[slots])
             self._observations.give_back(self.next_row[slots[~self.continued[slots]]])
 
-    def _rows_of_predecessors(self, nodes: Sequence[tuple[int, str]], oldest: int) -> np.ndarray:
+    def _rows_of_predecessors(self, nodes: Sequence[tuple[int, str]], obs: Tree, oldest: int) -> np.ndarray:
         """Return the rows that hold the observations already, as the predecessors' next ones; -1 where none does."""
         rows = np.full(len(nodes), NONE)
         before = np.array([number if key == KEY else NONE for number, key in nodes], np.int64)
@@ -146,9 +146,22 @@ class ReplayBuffer:
         if len(slots):
             ends = self._column("terminated")[slots] | self._column("truncated")[slots] | self.continued[slots]
             at, slots = at[~ends], slots[~ends]
+            same = self._hold(self.next_row[slots], trees.take(obs, at))
+            at, slots = at[same], slots[same]
             rows[at] = self.next_row[slots]
             self.continued[slots] = True
         return rows
+
+    def _hold(self, rows: np.ndarray, obs: Tree) -> np.ndarray:
+        """Return which of these rows hold the observations of a tree of leading m, b1[m]."""
+        same = np.ones(len(rows), bool)
+
+        def compare(stored: np.ndarray, leaf: Tree) -> None:
+            differs = stored[rows] != trees.as_numpy(leaf).astype(stored.dtype, copy=False)
+            same[:] &= ~differs.any(axis=tuple(range(1, differs.ndim)))
+
+        trees.map_leaves(compare, self._observations.tree, obs)
+        return same
 
     # Drawing -----------------------------------------------------------------------------------------------------
 

@@ -117,6 +117,10 @@ class BasePolicy(abc.ABC):
                 return f"observation.{kind} lacks {', '.join(missing)}, which this run's policy reads; sent: {there}"
         return None
 
+    def weights_are_finite(self) -> bool:
+        """Return whether no weight that learns is NaN or infinite; asked after learn steps, and before saving."""
+        return True
+
     def rng_state(self) -> Tree:
         """Return the state of every random generator of the policy's own (a tree a checkpoint can hold), or None."""
         return None

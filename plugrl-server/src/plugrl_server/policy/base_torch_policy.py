@@ -25,6 +25,12 @@ class BaseTorchPolicy(nn.Module, BasePolicy):
         self.device = resolve_device(getattr(config, "device", "auto"))
         self.rng = np.random.default_rng(int(torch.randint(2**62, ())))
 
+    @torch.no_grad()
+    def weights_are_finite(self) -> bool:
+        """Return whether no parameter that learns is NaN or infinite."""
+        finite = [parameter.isfinite().all() for parameter in self.parameters() if parameter.requires_grad]
+        return not finite or bool(torch.stack([each.to(finite[0].device) for each in finite]).all())
+
     def rng_state(self) -> Tree:
         """Return the state of `rng`."""
         return dict(self.rng.bit_generator.state)

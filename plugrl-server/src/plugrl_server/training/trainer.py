@@ -21,6 +21,7 @@ from plugrl_server.common.checkpoint_manager import Checkpoint
 from plugrl_server.common.torch_threads import settle
 from plugrl_server.learning import trees
 from plugrl_server.learning.episodes import has_figures, is_finished_episode
+from plugrl_server.policy.base_policy import BasePolicy
 from plugrl_server.training.accounting import Discard
 from plugrl_server.training.symptoms.while_running import Symptoms
 
@@ -40,7 +41,10 @@ class AlgorithmError(Exception):
 
 
 class UnsoundPolicyError(AlgorithmError):
-    """The policy produced actions that are NaN or infinite: its weights are not worth saving (lesson 3)."""
+    """The policy's actions or its weights are NaN or infinite: they are not worth saving (lesson 3)."""
+
+
+WEIGHTS_LOST = "the policy's weights are not finite any more"
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -272,7 +276,8 @@ class Trainer:
         here then goes into the next report.
 
         Raises:
-            AlgorithmError: It failed; `save` then writes the state from before the step.
+            AlgorithmError: It failed, or (on-policy) left weights that are NaN or infinite; `save` then writes the
+                state from before the step.
         """
         settle()
         self._snapshot = self._copy_of_state() if self.on_policy else None
@@ -284,6 +289,8 @@ class Trainer:
             self.algorithm.post_learn()
         except Exception as error:
             raise AlgorithmError.of("learn", error) from error
+        if self.on_policy and not self._weights_are_finite():  # off-policy, steps are too many: `save` looks
+            raise AlgorithmError("learn", WEIGHTS_LOST)
         self.version += 1
         self._learning = False
         self._snapshot = None
@@ -317,6 +324,7 @@ class Trainer:
             The checkpoint's folder, None when there is nothing new to write.
 
         Raises:
+            UnsoundPolicyError: The weights are NaN or infinite; what was written before stands.
             AlgorithmError: `create_checkpoint` failed.
             CheckpointError: The checkpoint could not be written.
         """
@@ -325,6 +333,8 @@ class Trainer:
             if self._learning or self._saved_state == (self.global_step, self.version):
                 return None
             checkpoint = self._checkpoint()
+            if not self._weights_are_finite():
+                raise UnsoundPolicyError("learn", WEIGHTS_LOST)
             self.symptoms.saved(wants_more=self.should_save())
         state = (int(checkpoint.step), self.version)
         if state == self._saved_state:
@@ -336,6 +346,9 @@ class Trainer:
     def close(self) -> None:
         """Let the algorithm release what outlives it; nothing else is asked of it afterwards."""
         self.algorithm.close()
+
+    def _weights_are_finite(self) -> bool:
+        return not isinstance(self.policy, BasePolicy) or self.policy.weights_are_finite()
 
     def _checkpoint(self) -> Checkpoint:
         try:

@@ -66,6 +66,7 @@ def test_from_scratch_every_step_learns():
         ({"clip_coef": 0.0}, r"--algo\.clip-coef 0\.0: must be a finite number above 0"),
         ({"clip_coef_base": -1.0}, r"--algo\.clip-coef-base -1\.0: must be a finite number above 0"),
         ({"clip_coef_rate": 0.0}, r"--algo\.clip-coef-rate 0\.0: must be a finite number above 0"),
+        ({"clip_coef_rate": 90.0}, r"--algo\.clip-coef-rate 90\.0: must be at most 80"),
         ({"min_logprob_std": 0.0}, r"--algo\.min-logprob-std 0\.0: must be a finite number above 0"),
         ({"gamma_denoising": 1.1}, r"--algo\.gamma-denoising 1\.1: must lie between 0 and 1"),
         ({"advantage_quantile": 0.5}, r"--algo\.advantage-quantile 0\.5: must lie between 0 and 0\.5"),

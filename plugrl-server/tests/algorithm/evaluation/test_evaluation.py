@@ -99,6 +99,17 @@ def test_the_figures_are_those_of_the_client_and_the_bootstrap_s():
     assert len(results.lines) == 4
 
 
+@pytest.mark.parametrize(
+    ("sent", "seed"),
+    [(2**60 + 1, 2**60 + 1), (np.array([7]), 7), (np.nan, None), (np.inf, None), ("7", None), ([1, [2]], None)],
+)
+def test_a_seed_is_taken_as_it_is_or_not_at_all(sent, seed):
+    """Lesson 2: nothing checks what clients put there, so nothing they put there may end the run."""
+    measuring = evaluation(num_episodes=1)
+    measuring.feedback_rows(rows([ended(1.0, seed=sent)]))
+    assert measuring.ledger.episodes[0].seed == seed
+
+
 def test_a_client_that_sends_no_figures_has_its_rewards_added_up():
     measuring = evaluation()
     for end in (False, False, True, True):

@@ -88,6 +88,8 @@ def test_without_a_declaration_action_dim_counts_the_choices():
     acting.adopt_action_space(DiscreteSpace(4, start=1))
     with pytest.raises(ValueError, match="action_dim 2, this run has 4"):
         acting.adopt_action_space(DiscreteSpace(2))
+    with pytest.raises(ValueError, match=r"action space MultiDiscrete\(.*\), this run has Discrete\(4, start=1\)"):
+        acting.adopt_action_space(MultiDiscreteSpace(np.array([2, 2])))
     with pytest.raises(ValueError, match="needs a Discrete action space"):
         acting.adopt_action_space(BoxSpace((1,), np.dtype("f4"), np.zeros(1, "f4"), np.ones(1, "f4")))
     with pytest.raises(ConfigError, match=r"needs --policy\.action-dim"):

@@ -16,6 +16,9 @@ from plugrl_server.algorithm.registration import register_algo_config
 from plugrl_server.common.config_error import require
 from plugrl_server.record.run_record import RunRecord
 
+MOST_CLIP_COEF_RATE = 80.0
+"""Its exponential still fits into float32."""
+
 
 @register_algo_config("dppo")
 @dataclasses.dataclass
@@ -55,6 +58,10 @@ class DPPOConfig(OnPolicyConfig):
         super().check()
         for name in ("clip_coef", "clip_coef_base", "clip_coef_rate", "min_logprob_std"):
             require_positive(self, name)
+        require(
+            self.clip_coef_rate <= MOST_CLIP_COEF_RATE,
+            f"{flag('clip_coef_rate')} {self.clip_coef_rate}: must be at most {MOST_CLIP_COEF_RATE:g}.",
+        )
         for name in ("finetuned_steps", "executed_steps"):
             require_at_least(self, name, 1)
         require_fraction(self, "gamma_denoising")

@@ -175,15 +175,21 @@ def _episode(client: int, env: int, summed: float, info: Mapping[str, Any]) -> E
     figures = info.get("episode")
     figures = figures if isinstance(figures, Mapping) else {}
     reward, length, success = (_number(figures.get(key)) for key in ("r", "l", "s"))
-    seed = _number(info.get("seed"))
     return Episode(
         client=client,
         env=env,
         reward=summed if reward is None else reward,
         length=None if length is None else int(length),
         success=None if success is None else bool(success),
-        seed=None if seed is None else int(seed),
+        seed=_integer(info.get("seed")),
     )
+
+
+def _integer(value: Any) -> int | None:
+    """Return an integer, or an array of exactly one, as it is (a float would round it); None for anything else."""
+    if isinstance(value, np.ndarray) and value.size == 1:
+        value = value.item()
+    return int(value) if isinstance(value, int | np.integer) else None
 
 
 def _number(value: Any) -> float | None:

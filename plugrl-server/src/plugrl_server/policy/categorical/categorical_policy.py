@@ -56,7 +56,10 @@ class CategoricalPolicy(ActorCritic):
         if action_space.kind == "box":
             raise ValueError(f"categorical-policy needs a Discrete action space, got {action_space}")
         if choices(action_space) != choices(self._space):
-            raise ValueError(f"action_dim {action_dim(action_space)}, this run has {action_dim(self._space)}")
+            theirs, ours = action_dim(action_space), action_dim(self._space)
+            if theirs == ours:
+                raise ValueError(f"action space {action_space}, this run has {self._space}")
+            raise ValueError(f"action_dim {theirs}, this run has {ours}")
         self._space = action_space
 
     def get_action_and_runtime_state(self, obs: dict[str, Any]) -> tuple[np.ndarray, PolicyRuntimeState]:

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
+from plugrl_server.common.config_error import require
 from plugrl_server.policy.actor_critic.actor_critic_config import ActorCriticConfig
 from plugrl_server.policy.registration import register_policy_config
 
@@ -16,3 +17,11 @@ class GaussianPolicyConfig(ActorCriticConfig):
 
     initial_log_std: float = 0.0
     """Log standard deviation of every action number at the start."""
+
+    def check(self) -> None:
+        """Refuse a deviation that float32 could not hold."""
+        super().check()
+        require(
+            -20 <= self.initial_log_std <= 20,
+            f"--policy.initial-log-std {self.initial_log_std}: must lie between -20 and 20.",
+        )
