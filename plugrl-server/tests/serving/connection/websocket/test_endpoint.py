@@ -389,9 +389,9 @@ def test_what_a_peer_does_not_read_is_bounded():
             await notes.until()
             transport = notes.endpoints[0]._transport
             writer.write(Frame(Opcode.PING, bytes(125)).serialize(mask=True) * pings)
-            while transport.get_write_buffer_size() <= 2**16:
-                await asyncio.sleep(0)
             async with client(port) as ws:  # which is served meanwhile
+                while transport.get_write_buffer_size() <= 2**16:
+                    await (await ws.ping())
                 for _ in range(20):
                     await (await ws.ping())
             assert transport.get_write_buffer_size() < 2**18
@@ -406,8 +406,7 @@ def test_small_fragments_take_no_more_memory_than_their_bytes():
     parts = Frame(Opcode.CONT, b"ab", fin=False).serialize(mask=True) * fragments
 
     async def scenario():
-        async with listening() as (notes, port), raw(port):
-            await notes.until()
+        async with listening() as (notes, port), raw(port), client(port) as ws:
             endpoint = notes.endpoints[0]
             feed(endpoint, Frame(Opcode.BINARY, b"", fin=False).serialize(mask=True))
             endpoint.get_buffer(-1)
@@ -415,7 +414,7 @@ def test_small_fragments_take_no_more_memory_than_their_bytes():
             try:
                 feed(endpoint, parts)
                 while not endpoint._transport.is_reading():
-                    await asyncio.sleep(0)
+                    await (await ws.ping())
                 held, _ = tracemalloc.get_traced_memory()
             finally:
                 tracemalloc.stop()
