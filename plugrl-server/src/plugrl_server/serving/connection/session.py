@@ -14,7 +14,7 @@ import numpy as np
 from plugrl_protocol.closing import INTERNAL_ERROR, TOO_BIG, Close, reject
 from plugrl_protocol.codec import decode
 from plugrl_protocol.connection import CloseNow, Connection, Drop, Ping
-from plugrl_protocol.errors import LocalProtocolError, RemoteProtocolError
+from plugrl_protocol.errors import LocalProtocolError, RemoteProtocolError, printable
 from plugrl_protocol.messages import Action, Feedback, Infer, Metadata
 from plugrl_protocol.spaces import ActionSpace
 
@@ -288,7 +288,7 @@ class Session:
 
     def reject(self, detail: str) -> None:
         """Close for good: this run cannot serve the client (SPEC 10.2)."""
-        logger.warning("%s: rejected: %s", self.name, detail)
+        logger.warning("%s: rejected: %s", self.name, printable(detail))
         self.close(reject(detail))
 
     def close(self, close: Close) -> None:
@@ -305,7 +305,8 @@ class Session:
     def _end_on(self, error: Exception) -> None:
         """Close because the client broke the protocol; or for a fault of ours, which must not reach the others."""
         if isinstance(error, RemoteProtocolError):
-            logger.warning("%s: %s [%s]; closing with %s", self.name, error.detail, error.clause, error.close)
+            detail = printable(error.detail)
+            logger.warning("%s: %s [%s]; closing with %s", self.name, detail, error.clause, error.close)
             self.close(error.close)
         else:
             logger.error("%s: internal error: %s: %s", self.name, type(error).__name__, error)
@@ -339,7 +340,7 @@ class Session:
         finite = finite_rows(reading.obs, feedback.rewards)
         if finite is not None:
             for row in np.flatnonzero(~finite).tolist():
-                key = not_finite_key(reading.obs, feedback.rewards, row)
+                key = printable(not_finite_key(reading.obs, feedback.rewards, row))
                 self._warn("feedback.data.%s: not finite for env %d; row discarded", key, feedback.env_indices[row])
         self.count.receive(len(feedback.env_indices))
         self._desk.reported(Report(self, feedback, reading.obs, finite))
