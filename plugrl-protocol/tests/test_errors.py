@@ -4,7 +4,14 @@ import pickle
 
 import pytest
 from plugrl_protocol.closing import RESYNC, TOO_BIG
-from plugrl_protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError, blame_peer, show_key
+from plugrl_protocol.errors import (
+    LocalProtocolError,
+    ProtocolError,
+    RemoteProtocolError,
+    blame_peer,
+    printable,
+    show_key,
+)
 
 
 def test_an_error_carries_clause_detail_and_close() -> None:
@@ -43,3 +50,9 @@ def test_blame_peer_turns_our_fault_into_the_peers() -> None:
 )
 def test_keys_of_a_peer_neither_flood_nor_break_a_log_line(key: str | bytes, shown: str) -> None:
     assert show_key(key) == shown
+
+
+def test_what_a_peer_sent_neither_breaks_nor_fills_the_log() -> None:
+    assert printable("states.Größe 'x': got [n,3]") == "states.Größe 'x': got [n,3]"
+    assert printable("one\n12:00 ERROR two") == "one\\n12:00 ERROR two"
+    assert printable("x" * 1_000_000) == "x" * 500 + "..."

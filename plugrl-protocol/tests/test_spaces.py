@@ -75,6 +75,14 @@ def wire_box(**changes: Any) -> dict[str, Any]:
         (wire_box(low=np.array([np.nan, 0])), "p.low: expected values of float32"),
         (wire_box(low=np.ones(2) * 2), "p.low: expected low <= high everywhere"),
         (
+            wire_box(low=np.array([0, np.inf]), high=np.full(2, np.inf)),
+            "p.low: expected room for a finite number between low and high",
+        ),
+        (
+            wire_box(low=np.full(2, -np.inf), high=np.array([0, -1e300])),
+            "p.low: expected room for a finite number between low and high",
+        ),
+        (
             wire_box(dtype="|u1", low=np.zeros(2, int), high=np.array([1, 256])),
             "p.high: expected values of uint8",
         ),

@@ -227,6 +227,12 @@ def test_chosen_states_count_alone():
             "categorical-policy needs a Discrete action space; this environment has Box(3,): use gaussian-policy",
         ),
         (
+            dataclasses.replace(gaussian(), policy_uid="categorical-policy", policy_config=CategoricalPolicyConfig()),
+            declared(DiscreteSpace(2**40)),
+            observed(),
+            "--policy.action-dim 1099511627776: a categorical policy has at most 1048576 choices.",
+        ),
+        (
             dataclasses.replace(gaussian(), policy_uid="mine", policy_config=Blind()),
             declared(),
             observed(("front", "wrist"), state=3, arm=1),

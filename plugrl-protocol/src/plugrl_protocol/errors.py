@@ -9,6 +9,7 @@ from plugrl_protocol.closing import RESYNC, Close
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _SHOWN = 60
+_LOGGED = 500
 
 
 class ProtocolError(Exception):
@@ -42,6 +43,12 @@ def show_key(key: str | bytes) -> str:
     """A map key as part of a path: keys come from a peer, so they are cut short and cannot break a log line."""
     text = key if isinstance(key, str) else repr(key[:_SHOWN])[2:-1]
     return text if len(text) <= _SHOWN and text.isprintable() else repr(text[:_SHOWN])
+
+
+def printable(text: str) -> str:
+    """A text that quotes what a peer sent, for a log: cut where it is very long, and on one line."""
+    short = text if len(text) <= _LOGGED else f"{text[:_LOGGED]}..."
+    return short if short.isprintable() else repr(short)[1:-1]
 
 
 def blame_peer(parse: Callable[_P, _R]) -> Callable[_P, _R]:

@@ -49,6 +49,8 @@ class BoxSpace:
             object.__setattr__(self, name, _read_bound(getattr(self, name), shape, dtype, f"box.{name}"))
         if not bool(np.all(self.low <= self.high)):
             raise LocalProtocolError(_CLAUSE, "box.low: expected low <= high everywhere")
+        if bool(np.any(self.low == np.inf)) or bool(np.any(self.high == -np.inf)):
+            raise LocalProtocolError(_CLAUSE, "box.low: expected room for a finite number between low and high")
 
     def __eq__(self, other: object) -> bool:
         return (

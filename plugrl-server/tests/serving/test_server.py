@@ -135,6 +135,15 @@ def test_a_message_over_the_servers_cap_is_refused_with_1009(serve, join, fakes)
     other.exchange()
 
 
+def test_a_client_whose_answer_would_be_over_the_cap_is_refused_and_the_run_goes_on(serve, join, fakes, caplog):
+    server = serve(fakes.algorithm(), max_frame=5_000)
+    client, other = join(server, width=1), join(server, width=1)
+    client.send(client.infer(range(160)))  # 25 bytes an env, and its answer 32
+    assert client.ending() == "1009 frame over the size cap"
+    assert "actions of 160 envs: frame: expected at most 5000 bytes, got 5" in caplog.text
+    assert other.exchange(range(100))["action"].shape == (2, 100, 3)
+
+
 def test_every_connection_numbers_its_envs_by_itself(serve, join, fakes):
     server = serve(fakes.algorithm())
     one, two = join(server), join(server)

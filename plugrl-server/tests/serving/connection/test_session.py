@@ -98,6 +98,19 @@ def test_observations_that_do_not_fit_are_closed_for_resync(run):
     assert run.algorithm.batches == []
 
 
+@pytest.mark.parametrize("name", ["one\n12:00:00 ERROR two", "x" * 1_000_000])
+def test_names_that_a_client_makes_up_neither_break_nor_fill_the_log(run, simulate, fakes, caplog, name):
+    stranger, rejected = run.client(key=name), run.client()
+    stranger.say(stranger.infer())
+    rejected.session.reject(f"observation states.{name}, this run has states.obs")
+    free = simulate(fakes.algorithm(policy=fakes.policy(state_keys=None))).client(key=name)
+    free.say(free.infer())
+    free.session._clock.settle()
+    free.say(free.feedback(values=[np.nan]))
+    assert len(caplog.messages) == 3
+    assert all(len(message) < 700 and message.isprintable() for message in caplog.messages)
+
+
 def test_another_width_than_the_runs_is_closed_for_resync(run, caplog):
     asked(run)
     client = run.client(width=4)

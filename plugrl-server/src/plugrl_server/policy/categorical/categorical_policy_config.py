@@ -3,8 +3,12 @@
 import dataclasses
 from typing import ClassVar
 
+from plugrl_server.common.config_error import require
 from plugrl_server.policy.actor_critic.actor_critic_config import ActorCriticConfig
 from plugrl_server.policy.registration import register_policy_config
+
+MAX_CHOICES = 2**20
+"""Choices of all parts together: each is an output of the network."""
 
 
 @register_policy_config("categorical-policy")
@@ -16,6 +20,14 @@ class CategoricalPolicyConfig(ActorCriticConfig):
     """
 
     action_kinds: ClassVar[tuple[str, ...]] = ("discrete", "multi_discrete", "multi_binary")
+
+    def check(self) -> None:
+        """Refuse more choices than a network can have outputs."""
+        super().check()
+        require(
+            self.action_dim is None or self.action_dim <= MAX_CHOICES,
+            f"--policy.action-dim {self.action_dim}: a categorical policy has at most {MAX_CHOICES} choices.",
+        )
 
 
 @register_policy_config("categorical-policy", "atari")

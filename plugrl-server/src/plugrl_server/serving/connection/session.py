@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
-from plugrl_protocol.closing import INTERNAL_ERROR, Close, reject
+from plugrl_protocol.closing import INTERNAL_ERROR, TOO_BIG, Close, reject
 from plugrl_protocol.codec import decode
 from plugrl_protocol.connection import CloseNow, Connection, Drop, Ping
-from plugrl_protocol.errors import RemoteProtocolError
+from plugrl_protocol.errors import LocalProtocolError, RemoteProtocolError, printable
 from plugrl_protocol.messages import Action, Feedback, Infer, Metadata
 from plugrl_protocol.spaces import ActionSpace
 
@@ -237,6 +237,8 @@ class Session:
     ) -> None:
         """Send the actions of n envs and remember what they were chosen from; nothing if the client has gone.
 
+        A client that asks for more than fits into a message is closed with 1009.
+
         Args:
             env_indices: i8[n], those of the infer.
             obs: The observations acted on, a tree of leading n.
@@ -252,7 +254,15 @@ class Session:
             return
         self._memory.remember(env_indices, obs, *states, version)
         time_major = np.ascontiguousarray(to_env_actions(self.action_space, action).swapaxes(0, 1))  # SPEC 5.3
-        self._link.send(self._connection.send(Action(time_major, env_indices), self._clock.time()))
+        try:
+            frame = self._connection.send(Action(time_major, env_indices), self._clock.time())
+        except LocalProtocolError as error:
+            if error.close != TOO_BIG:
+                raise
+            logger.warning("%s: actions of %d envs: %s (--max-frame-mib)", self.name, len(env_indices), error.detail)
+            self.close(TOO_BIG)
+            return
+        self._link.send(frame)
         self._arm()
 
     def join(self, report: Report) -> Transitions:
@@ -278,7 +288,7 @@ class Session:
 
     def reject(self, detail: str) -> None:
         """Close for good: this run cannot serve the client (SPEC 10.2)."""
-        logger.warning("%s: rejected: %s", self.name, detail)
+        logger.warning("%s: rejected: %s", self.name, printable(detail))
         self.close(reject(detail))
 
     def close(self, close: Close) -> None:
@@ -295,7 +305,8 @@ class Session:
     def _end_on(self, error: Exception) -> None:
         """Close because the client broke the protocol; or for a fault of ours, which must not reach the others."""
         if isinstance(error, RemoteProtocolError):
-            logger.warning("%s: %s [%s]; closing with %s", self.name, error.detail, error.clause, error.close)
+            detail = printable(error.detail)
+            logger.warning("%s: %s [%s]; closing with %s", self.name, detail, error.clause, error.close)
             self.close(error.close)
         else:
             logger.error("%s: internal error: %s: %s", self.name, type(error).__name__, error)
@@ -329,7 +340,7 @@ class Session:
         finite = finite_rows(reading.obs, feedback.rewards)
         if finite is not None:
             for row in np.flatnonzero(~finite).tolist():
-                key = not_finite_key(reading.obs, feedback.rewards, row)
+                key = printable(not_finite_key(reading.obs, feedback.rewards, row))
                 self._warn("feedback.data.%s: not finite for env %d; row discarded", key, feedback.env_indices[row])
         self.count.receive(len(feedback.env_indices))
         self._desk.reported(Report(self, feedback, reading.obs, finite))

@@ -6,9 +6,10 @@ import os
 import socket
 import struct
 import time
+import tracemalloc
 
 import pytest
-from plugrl_server.serving.connection.websocket.endpoint import WebSocketEndpoint
+from plugrl_server.serving.connection.websocket.endpoint import FRAMES_AT_ONCE, WebSocketEndpoint
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import Frame, Opcode
@@ -335,5 +336,90 @@ def test_large_messages_are_put_together_in_linear_time(mebibytes, seconds):
             await notes.until("received")
             assert time.perf_counter() - started < seconds
             assert notes.messages[0] == message
+
+    play(scenario)
+
+
+def feed(endpoint, data):
+    """Hand over bytes as one read of the socket."""
+    endpoint.get_buffer(-1)[: len(data)] = data
+    endpoint.buffer_updated(len(data))
+
+
+def test_a_flood_of_small_frames_leaves_others_their_turn():
+    """One read can hold 175,000 empty frames; handled in one go they would hold up every other client for a second."""
+    flood = Frame(Opcode.PONG, b"").serialize(mask=True) * 10_000
+
+    async def scenario():
+        async with listening() as (notes, port), raw(port):
+            await notes.until()
+            endpoint = notes.endpoints[0]
+            feed(endpoint, flood)
+            assert len(notes.seen) == 1 + FRAMES_AT_ONCE
+            assert not endpoint._transport.is_reading()
+            while len(notes.seen) < 1 + 10_000:
+                seen = len(notes.seen)
+                await asyncio.sleep(0)
+                assert len(notes.seen) <= seen + FRAMES_AT_ONCE
+            await asyncio.sleep(0)
+            assert endpoint._transport.is_reading()
+
+    play(scenario)
+
+
+def test_frames_that_wait_when_the_connection_is_lost_are_dropped():
+    async def scenario():
+        async with listening() as (notes, port), raw(port):
+            await notes.until()
+            feed(notes.endpoints[0], Frame(Opcode.PONG, b"").serialize(mask=True) * 1000)
+            notes.endpoints[0].abort()
+            await until_gone(notes)
+            assert len(notes.seen) == 1 + FRAMES_AT_ONCE + 1
+            assert notes.seen[-1][0] == "closed"
+
+    play(scenario)
+
+
+def test_what_a_peer_does_not_read_is_bounded():
+    """Each ping is owed a pong; a peer that sends pings and reads nothing must not fill the server's memory."""
+    pings = 200_000
+
+    async def scenario():
+        async with listening() as (notes, port), raw(port) as (reader, writer):
+            await notes.until()
+            transport = notes.endpoints[0]._transport
+            writer.write(Frame(Opcode.PING, bytes(125)).serialize(mask=True) * pings)
+            async with client(port) as ws:  # which is served meanwhile
+                while transport.get_write_buffer_size() <= 2**16:
+                    await (await ws.ping())
+                for _ in range(20):
+                    await (await ws.ping())
+            assert transport.get_write_buffer_size() < 2**18
+            for _ in range(pings):
+                assert len(await reader.readexactly(127)) == 127
+
+    play(scenario)
+
+
+def test_small_fragments_take_no_more_memory_than_their_bytes():
+    fragments = 20_000
+    parts = Frame(Opcode.CONT, b"ab", fin=False).serialize(mask=True) * fragments
+
+    async def scenario():
+        async with listening() as (notes, port), raw(port), client(port) as ws:
+            endpoint = notes.endpoints[0]
+            feed(endpoint, Frame(Opcode.BINARY, b"", fin=False).serialize(mask=True))
+            endpoint.get_buffer(-1)
+            tracemalloc.start()
+            try:
+                feed(endpoint, parts)
+                while not endpoint._transport.is_reading():
+                    await (await ws.ping())
+                held, _ = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            assert held < 5 * 2 * fragments
+            feed(endpoint, Frame(Opcode.CONT, b"").serialize(mask=True))
+            assert notes.messages == [b"ab" * fragments]
 
     play(scenario)

@@ -26,6 +26,9 @@ logger = logging.getLogger(__name__)
 _core_logger = logging.getLogger(f"{__name__}.core")
 _core_logger.setLevel(logging.WARNING)
 
+FRAMES_AT_ONCE = 200
+"""Frames handled before others get their turn. A read may hold 175,000 empty ones, which take more than a second."""
+
 
 class Handler(Protocol):
     """The owner of a connection. Every call comes on the event loop's thread."""
@@ -89,9 +92,11 @@ class WebSocketEndpoint(asyncio.BufferedProtocol):
         self._protocol = ServerProtocol(max_size=max_size, extensions=None, logger=_core_logger)
         self._handler: Handler | None = None
         self._reader = FrameReader(max_size)
-        self._fragments: list[bytes] = []
+        self._fragments: bytearray | None = None
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._writes_wait = False  # the peer does not read what we write
+        self._frames_wait = False  # frames are left of the last read
         self.peer = "unknown"
 
     # What the handler does ---------------------------------------------------------------------------------------
@@ -142,15 +147,20 @@ class WebSocketEndpoint(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Take what was read."""
         self._reader.added(nbytes)
-        while (piece := self._reader.take()) is not None:
-            if not piece.is_message:
-                self._protocol.receive_data(cast("bytes", piece.data))  # it copies from it, whatever it is
-                self._dispatch()
-            elif self._handler is not None:
-                self._handler.received(cast("bytes", piece.data))
-        self._flush()
+        self._take_frames()
         if self._read is not None:
             self._read()
+
+    def pause_writing(self) -> None:
+        """The peer does not read: take no more of what we answer, such as pings, or the answers fill the memory."""
+        self._writes_wait = True
+        self._pause_or_resume()
+
+    def resume_writing(self) -> None:
+        """The peer has read: go on."""
+        self._writes_wait = False
+        self._loop.call_soon(self._take_more_frames)
+        self._pause_or_resume()
 
     def eof_received(self) -> bool:
         """The peer ended its side: so do we."""
@@ -166,6 +176,38 @@ class WebSocketEndpoint(asyncio.BufferedProtocol):
         self._gone(self)
 
     # Inside ------------------------------------------------------------------------------------------------------
+
+    def _take_frames(self) -> None:
+        """Handle the frames that were read; if they are many, the rest after everybody else's turn."""
+        self._frames_wait = False
+        for _ in range(FRAMES_AT_ONCE):
+            piece = self._reader.take()
+            if piece is None:
+                break
+            if not piece.is_message:
+                self._protocol.receive_data(cast("bytes", piece.data))  # it copies from it, whatever it is
+                self._dispatch()
+            elif self._handler is not None:
+                self._handler.received(cast("bytes", piece.data))
+        else:
+            self._frames_wait = True
+            self._loop.call_soon(self._take_more_frames)
+        self._flush()
+        self._pause_or_resume()
+
+    def _take_more_frames(self) -> None:
+        gone = self._transport is None or self._transport.is_closing()
+        if self._frames_wait and not self._writes_wait and not gone:
+            self._take_frames()
+
+    def _pause_or_resume(self) -> None:
+        """Read only while nothing waits; asyncio does not mind being told twice."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._writes_wait or self._frames_wait:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
 
     def _dispatch(self) -> None:
         for event in self._protocol.events_received():
@@ -211,11 +253,13 @@ class WebSocketEndpoint(asyncio.BufferedProtocol):
 
     def _fragment(self, handler: Handler, frame: Frame) -> None:
         """Collect a message that came in several frames; the fragments of a text message are dropped."""
-        if frame.opcode is Opcode.BINARY or self._fragments:
-            self._fragments.append(cast("bytes", frame.data))
-        if frame.fin and self._fragments:
-            message = b"".join(self._fragments)
-            self._fragments.clear()
+        if frame.opcode is Opcode.BINARY:
+            self._fragments = bytearray()  # not a list: a fragment of two bytes would take 50 there
+        if self._fragments is None:
+            return
+        self._fragments += frame.data
+        if frame.fin:
+            message, self._fragments = bytes(self._fragments), None
             handler.received(message)
 
     def _ended(self, *, handshake: bool, reason: str) -> None:
