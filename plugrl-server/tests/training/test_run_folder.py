@@ -157,5 +157,6 @@ def test_a_draft_that_a_killed_server_left_is_no_strangers_file(begun, draft):
 
 
 def test_a_folder_that_cannot_even_be_looked_at_is_an_error_with_its_reason(folder):
+    folder.path.parent.mkdir(parents=True)
     with pytest.raises(FolderError, match="cannot be used: File name too long"):
         RunFolder(folder.path.parent / ("x" * 300)).check_free(overwrite=False, resume=False)
