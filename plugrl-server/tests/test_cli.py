@@ -145,6 +145,37 @@ def test_a_resumed_runs_values_are_the_defaults_and_flags_go_before_them():
     assert selection.policy_config.action_horizon == 9
 
 
+def test_a_resumed_run_keeps_the_flags_of_the_run_too():
+    """Lesson 22. Address, key and clients are said anew."""
+    first, _ = parse(
+        split(
+            [
+                *(
+                    *FOUR,
+                    "--exp-name",
+                    "x",
+                    "--keep-checkpoints",
+                    "2",
+                    "--deterministic",
+                    "3",
+                    "--metadata",
+                    "team=red",
+                ),
+                *("--track.project", "mine", "--spin-us", "7", "--show-metric-table", "--log-level", "warning"),
+                *("--port", "1234", "--client", "true"),
+            ]
+        )
+    )
+    saved = dataclasses.replace(record(), run=json.loads(json.dumps(first.public())))
+    again = [*FOUR, "--resume", "--exp-name", "x"]
+    config, _ = parse(split(again), saved)
+    assert config == dataclasses.replace(first, resume=True, port=8000, client=())
+    config, _ = parse(
+        split([*again, "--keep-checkpoints", "4", "--deterministic", "none", "--metadata", "team=red"]), saved
+    )
+    assert (config.keep_checkpoints, config.deterministic, config.metadata) == (4, None, ("team=red",))
+
+
 def test_a_run_is_not_resumed_as_another_one():
     """Lesson 22."""
     other = record(names=["dummy-policy", "default", "ppo", "pendulum"])

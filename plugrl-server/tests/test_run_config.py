@@ -70,3 +70,13 @@ def test_what_is_written_down_never_holds_the_key():
     assert set(public) == {field.name.rstrip("_") for field in dataclasses.fields(RunConfig)}
     assert redacted(["--api-key=s3cret", "x"], "s3cret") == ["--api-key=***", "x"]
     assert redacted(["x"], None) == ["x"]
+
+
+def test_a_resumed_run_keeps_how_it_serves_and_is_told_anew_where_and_with_whom():
+    config = RunConfig(port=1, host="::", learners=2, client=("c --key s3cret",), import_=("m",), api_key="s3cret")
+    again = {"import": ["m"], "client": ["c --key ***"], "host": ["::"], "port": ["1"], "learners": ["2"]}
+    assert config.said_anew() == again
+    assert not any(RunConfig().said_anew().values())
+    assert set(config.kept()) | set(again) | {"exp_name", "prefix", "suffix", "checkpoint_base_dir"} == set(
+        config.public()
+    ) - {"seed", "api_key", "overwrite", "resume"}

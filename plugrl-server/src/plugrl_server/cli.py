@@ -11,7 +11,8 @@ import dataclasses
 import sys
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Any, get_type_hints
 
 import tyro
 from rich.console import Console
@@ -22,7 +23,7 @@ from plugrl_server.learners import torchrun
 from plugrl_server.learners.team import check_can_share
 from plugrl_server.record.config_json import SECRETS, RecordError, config_from_json
 from plugrl_server.record.run_record import Part, RunRecord, read_record
-from plugrl_server.run_config import RunConfig, UsageError, redacted
+from plugrl_server.run_config import KEPT_ON_RESUME, RunConfig, UsageError, redacted
 from plugrl_server.selecting import (
     PROGRAM,
     Command,
@@ -112,7 +113,7 @@ def parse(words: Words, record: RunRecord | None = None, *, policy: Part | None 
 
     Args:
         words: The command line with its four names, all registered.
-        record: The run to go on with; its values are the defaults of the policy's and the algorithm's flags.
+        record: The run to go on with; its values are the defaults of the flags that it keeps.
         policy: A policy that another run trained; its values are the defaults of the policy's flags.
 
     Raises:
@@ -124,6 +125,8 @@ def parse(words: Words, record: RunRecord | None = None, *, policy: Part | None 
         _field("policy", of_policy, policy or (record and record.policy)),
         _field("algo", of_algorithm, record and record.algorithm),
     ]
+    if record is not None:
+        fields += _kept(record)
     kind = dataclasses.make_dataclass("CommandLine", fields, bases=(RunConfig,), frozen=True, kw_only=True)
     if record is not None:
         _check_same_variants(words.names, record)
@@ -134,6 +137,7 @@ def parse(words: Words, record: RunRecord | None = None, *, policy: Part | None 
     except ValueError as error:  # a configuration that refuses a value when it is made
         raise UsageError(str(error)) from None
     own = {field.name: getattr(values, field.name) for field in dataclasses.fields(RunConfig)}
+    own["metadata"] = tuple(dict.fromkeys(own["metadata"]))  # what a resumed run kept may have been said again
     config = RunConfig(**own).checked()
     _check_resume(config, words)
     policy_uid, policy_variant, algo_uid, algo_variant = words.names
@@ -151,6 +155,13 @@ def _field(name: str, kind: type, part: Any) -> tuple[str, type, Any]:
     if part is not None:
         default = config_from_json(default, part.config)
     return name, kind, dataclasses.field(default_factory=lambda: default)
+
+
+def _kept(record: RunRecord) -> list[tuple[str, Any, Any]]:
+    """The run's own flags that `--resume` brings back, with the recorded values as defaults."""
+    recorded = {name: value for name, value in record.run.items() if name in KEPT_ON_RESUME}
+    before, hints = config_from_json(RunConfig(), recorded), get_type_hints(RunConfig, include_extras=True)
+    return [(name, hints[name], dataclasses.field(default_factory=partial(getattr, before, name))) for name in recorded]
 
 
 def _trained_by(words: Words, selection: Selection) -> RunRecord | None:

@@ -22,7 +22,7 @@ from plugrl_server.children.supervisor import Supervisor
 from plugrl_server.common.checkpoint_manager import Checkpoint, CheckpointError, CheckpointManager
 from plugrl_server.interrupts import INTERRUPTED, Interrupts
 from plugrl_server.learners.team import Team
-from plugrl_server.record.config_changes import changes
+from plugrl_server.record.config_changes import changes, run_changes
 from plugrl_server.record.config_json import config_to_json
 from plugrl_server.record.logs import logging_to
 from plugrl_server.record.results import Results
@@ -166,8 +166,8 @@ class Run:
         selection = self._source.selection
         changed = changes(record.policy, selection.policy_config, "policy")
         changed += changes(record.algorithm, selection.algo_config, "algo")
-        if changed:
-            _say(self._console, "changed since the run was saved: " + ", ".join(changed))
+        if all_changed := changed + run_changes(record.run, self._config.kept()):
+            _say(self._console, "changed since the run was saved: " + ", ".join(all_changed))
         checkpoint = self._checkpoints.load()
         try:
             self._source.build_from(checkpoint, record.declaration, record.observation)
@@ -363,9 +363,8 @@ class Run:
     def _resume_command(self) -> list[str]:
         config, chosen = self._config, self._source.selection
         names = (chosen.policy_uid, chosen.policy_variant, chosen.algo_uid, chosen.algo_variant)
-        learners = [str(config.learners)] if config.learners > 1 else []
-        again = {"import": config.import_, "client": config.client, "learners": learners}
-        return resume_command([*self._command.program, *names], self._name, config.checkpoint_base_dir, again)
+        program = [*self._command.program, *names]
+        return resume_command(program, self._name, config.checkpoint_base_dir, config.said_anew())
 
     def _reason(self, result: RunResult) -> str:
         if result.reason != CLIENTS_FINISHED:

@@ -18,6 +18,23 @@ import tyro
 API_KEY_VARIABLE = "PLUGRL_API_KEY"
 """Environment variable read when `--api-key` is not given, so that the key stays out of the process list."""
 
+KEPT_ON_RESUME = (
+    "keep_checkpoints",
+    "mini_infer_batch_size",
+    "infer_wait_ms",
+    "feedback_wait_timeout",
+    "torch_threads",
+    "metadata",
+    "max_frame_mib",
+    "log_level",
+    "show_progress_bar",
+    "show_metric_table",
+    "deterministic",
+    "spin_us",
+    "track",
+)
+"""Flags of the run that --resume brings back; where it listens, whom it lets in and what it starts are said anew."""
+
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 
@@ -115,6 +132,18 @@ class RunConfig:
     def metadata_items(self) -> dict[str, str]:
         """`--metadata` as a map; a key given twice keeps its last value."""
         return dict(_key_value(item) for item in self.metadata)
+
+    def kept(self) -> dict[str, object]:
+        """What `--resume` brings back, as JSON values."""
+        return {name: value for name, value in self.public().items() if name in KEPT_ON_RESUME}
+
+    def said_anew(self) -> dict[str, list[str]]:
+        """The flags that a command which goes on with this run has to give again, the API key left out."""
+        again = {"import": list(self.import_), "client": redacted(self.client, self.api_key)}
+        for name in ("host", "port", "learners"):
+            value = getattr(self, name)
+            again[name] = [] if value == getattr(RunConfig, name) else [str(value)]
+        return again
 
     def public(self) -> dict[str, object]:
         """The flags as JSON values, with the API key left out."""

@@ -18,6 +18,7 @@ from plugrl_server.common.checkpoint_manager import (
     loading,
     misfit,
 )
+from safetensors import SafetensorError
 
 
 def checkpoint(step, value=0.0):
@@ -176,6 +177,29 @@ def test_a_disk_that_refuses_is_reported(tmp_path):
     file.write_text("")
     with pytest.raises(CheckpointError, match="Checkpoint 1 could not be written to"):
         CheckpointManager(file).save(checkpoint(1))
+
+
+def test_a_disk_that_fills_up_under_the_tensors_is_reported(tmp_path, monkeypatch):
+    def full(tensors, file):
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    manager = CheckpointManager(tmp_path)
+    manager.save(checkpoint(1))
+    monkeypatch.setattr("safetensors.torch.save_file", full)
+    with pytest.raises(CheckpointError, match=r"Checkpoint 2 could not be written to .*No space left on device"):
+        manager.save(checkpoint(2))
+    assert names(tmp_path) == ["1"]
+
+
+def test_a_part_that_must_not_be_read_is_named(tmp_path, monkeypatch):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    manager = CheckpointManager(tmp_path)
+    manager.save(checkpoint(1))
+    monkeypatch.setattr(pathlib.Path, "read_bytes", refuse)
+    with pytest.raises(CheckpointError, match=r"manifest.json cannot be read: Permission denied"):
+        manager.load()
 
 
 def test_a_copy_shares_no_memory_and_keeps_ties():

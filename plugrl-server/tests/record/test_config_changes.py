@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from plugrl_server.record.config_changes import changes
+from plugrl_server.record.config_changes import changes, run_changes
 from plugrl_server.record.run_record import Part
 
 
@@ -35,3 +35,9 @@ def test_changes_are_named_as_flags_with_both_values():
         "--policy.hidden-sizes 64 64 (was 32 32)",
         "--policy.inner.wide False (was True)",
     ]
+
+
+def test_of_the_runs_own_flags_those_that_a_resumed_run_keeps_are_compared():
+    before = {"keep_checkpoints": 2, "port": 1, "track": {"project": "plugrl", "offline": False}}
+    now = {"keep_checkpoints": 3, "track": {"project": "mine", "offline": False}, "new_since": 1}
+    assert run_changes(before, now) == ["--keep-checkpoints 3 (was 2)", "--track.project mine (was plugrl)"]

@@ -409,7 +409,7 @@ def test_feedback_that_comes_too_late_is_accounted_for(simulate, fakes):
 
 
 @pytest.mark.parametrize(
-    "call", ["infer", "feedback", "learn_impl", "should_learn", "should_stop", "create_checkpoint"]
+    "call", ["note_client", "infer", "feedback", "learn_impl", "should_learn", "should_stop", "create_checkpoint"]
 )
 def test_a_bug_in_the_algorithm_ends_the_run_and_names_the_place(simulate, fakes, call):
     algorithm = fakes.algorithm(fill=1)
@@ -421,7 +421,10 @@ def test_a_bug_in_the_algorithm_ends_the_run_and_names_the_place(simulate, fakes
     setattr(algorithm, call, broken)
     run = simulate(algorithm)
     client = run.client()
-    run.exchange(client)
+    if call == "note_client":
+        client.say(client.infer())
+    else:
+        run.exchange(client)
     ending = run.scheduler.ending
     place = call.removesuffix("_impl")
     assert ending.error.startswith(f"the algorithm's {place} failed: KeyError: 'gone' (test_scheduler.py, line")

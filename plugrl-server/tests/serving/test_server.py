@@ -539,6 +539,16 @@ def test_a_last_state_that_cannot_be_saved_is_a_failure(serve, fakes):
     assert "no space left on device" in result.error
 
 
+def test_an_algorithm_that_fails_to_close_fails_the_run_after_it_was_saved(serve, fakes):
+    def broken():
+        raise RuntimeError("stuck")
+
+    server = serve(fakes.algorithm(close=broken))
+    result = server.stop()
+    assert (result.reason, result.exit_code, len(server.source.saved)) == ("failed", 1, 1)
+    assert result.error.startswith("the algorithm's close failed: RuntimeError: stuck (test_server.py, line")
+
+
 def test_a_port_in_use_is_named(serve, fakes):
     """Lesson 28."""
     taken = serve(fakes.algorithm())

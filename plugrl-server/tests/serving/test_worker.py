@@ -1,6 +1,7 @@
 """Threads for slow calls, and when a call is quick enough to go without."""
 
 import asyncio
+import sys
 import threading
 
 import pytest
@@ -13,6 +14,12 @@ def test_an_outcome_tells_value_error_and_time():
     failed = attempt(lambda: 1 // 0)
     assert isinstance(failed.error, ZeroDivisionError)
     assert failed.seconds >= 0
+
+
+def test_a_call_that_asks_python_to_exit_has_failed():
+    """In a worker's thread it would end that thread alone, and the run would wait for the call for ever."""
+    left = attempt(lambda: sys.exit(3))
+    assert str(left.error) == "sys.exit(3) was called in the policy or the algorithm"
 
 
 def test_a_kind_of_call_earns_its_place_on_the_loop():

@@ -145,3 +145,18 @@ def test_two_servers_never_share_a_folder_and_a_killed_one_lets_go(folder):
     holder.kill()
     holder.communicate()
     folder.check_free(overwrite=True, resume=False)
+
+
+@pytest.mark.parametrize("draft", [".config.json.new", "metrics.new", ".episodes.csv.new"])
+def test_a_draft_that_a_killed_server_left_is_no_strangers_file(begun, draft):
+    (begun.path / draft).write_text("half")
+    begun.check_free(overwrite=True, resume=False)
+    begun.open(record(), resume=False)
+    begun.close()
+    assert not (begun.path / draft).exists()
+
+
+def test_a_folder_that_cannot_even_be_looked_at_is_an_error_with_its_reason(folder):
+    folder.path.parent.mkdir(parents=True)
+    with pytest.raises(FolderError, match="cannot be used: File name too long"):
+        RunFolder(folder.path.parent / ("x" * 300)).check_free(overwrite=False, resume=False)

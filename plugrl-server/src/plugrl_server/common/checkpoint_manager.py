@@ -208,6 +208,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 
 def _write(folder: Path, checkpoint: Checkpoint) -> None:
     """Write all files of a checkpoint and flush them, the manifest last."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     folder.mkdir()
@@ -218,7 +219,10 @@ def _write(folder: Path, checkpoint: Checkpoint) -> None:
             raise CheckpointError(f"Checkpoint {checkpoint.step} cannot be stored: {error}") from error
         (folder / f"{part}.json").write_text(json.dumps(tree, allow_nan=False), encoding="utf-8")
         if tensors:
-            save_file(tensors, folder / f"{part}.safetensors")
+            try:
+                save_file(tensors, folder / f"{part}.safetensors")
+            except SafetensorError as error:  # what it makes of a disk that refuses
+                raise OSError(str(error)) from error
     files = {path.name: {"bytes": path.stat().st_size, "sha256": _sha256(path)} for path in sorted(folder.iterdir())}
     manifest = {"format": FORMAT, "step": checkpoint.step, "files": files}
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=2), encoding="utf-8")
@@ -252,6 +256,8 @@ def _read_json(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except FileNotFoundError as error:
         raise CheckpointError(f"{path} is missing.") from error
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from error
     except ValueError as error:
         raise CheckpointError(f"{path} is damaged: {error}") from error
 

@@ -8,7 +8,6 @@ event loop goes on with handshakes, pings, `/healthz` and parsing (lesson 7).
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from typing import Any
@@ -25,7 +24,7 @@ from plugrl_server.serving.connection.session import Report, Session
 from plugrl_server.serving.connection.transitions import Transitions
 from plugrl_server.serving.intake import Continuous, Intake, Rounds
 from plugrl_server.serving.interface import Ending, RunEvents, ServingOptions, TrainerSource
-from plugrl_server.serving.worker import Outcome, Pace, Runtime
+from plugrl_server.serving.worker import Outcome, Pace, Runtime, attempt
 from plugrl_server.training.accounting import Accounting, Discard
 from plugrl_server.training.trainer import AlgorithmError, Trainer, UnsoundPolicyError
 
@@ -182,7 +181,11 @@ class Scheduler:
         if self._options.deterministic is not None and not self._number(session, infer):
             return
         self._taking_part.add(session)
-        trainer.algorithm.note_client(session.client)
+        try:
+            trainer.algorithm.note_client(session.client)
+        except Exception as error:
+            self.fail(AlgorithmError.of("note_client", error))
+            return
         session.admit(infer, self._reader, declared or getattr(trainer.policy.config, "action_space", None))
 
     def _number(self, session: Session, infer: Infer) -> bool:
@@ -317,12 +320,10 @@ class Scheduler:
             self._calling = True
             self._work("act", job, partial(self._take_back, kind, done))
             return False
-        started = time.perf_counter()
-        try:
-            done(job())
-        except Exception as error:
-            self.fail(error)
-        self._pace.note(kind, time.perf_counter() - started)
+        outcome = attempt(lambda: done(job()))
+        if outcome.error is not None:
+            self.fail(outcome.error)
+        self._pace.note(kind, outcome.seconds)
         return True
 
     def _take_back(self, kind: Hashable, done: Callable[[Any], None], outcome: Outcome[Any]) -> None:

@@ -23,6 +23,7 @@ from plugrl_server.serving.metrics import prometheus_text
 from plugrl_server.serving.scheduler import Scheduler
 from plugrl_server.serving.worker import LoopRuntime, Outcome, Spinner
 from plugrl_server.training.accounting import Accounting
+from plugrl_server.training.trainer import AlgorithmError
 
 __all__ = ["RunEvents", "RunResult", "ServingOptions", "TrainerSource", "TrainingServer"]
 
@@ -96,7 +97,10 @@ class TrainingServer:
             await asyncio.sleep(0)  # the aborted connections report their end
             self._runtime.close()
             if self._scheduler.trainer is not None:
-                self._scheduler.trainer.close()
+                try:
+                    self._scheduler.trainer.close()
+                except Exception as error:  # all is saved: the run has failed, and still says what it came to
+                    self._scheduler.fail(AlgorithmError.of("close", error))
         self.accounting.finish()
         return self._result(self._last_ending())
 

@@ -37,6 +37,9 @@ def attempt(job: Callable[[], T]) -> Outcome[T]:
     started = time.perf_counter()
     try:
         value = job()
+    except SystemExit as error:  # it would end a worker's thread, and then nobody would hear of the call again
+        problem = RuntimeError(f"sys.exit({error.code!r}) was called in the policy or the algorithm")
+        return Outcome(None, problem, time.perf_counter() - started)
     except Exception as error:
         return Outcome(None, error, time.perf_counter() - started)
     return Outcome(value, None, time.perf_counter() - started)

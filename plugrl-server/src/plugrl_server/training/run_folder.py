@@ -19,7 +19,8 @@ from plugrl_server.record.results import EPISODES_FILE
 from plugrl_server.record.run_record import CONFIG_FILE, RunRecord
 
 LOCK_FILE = ".lock"
-_FILES = (CONFIG_FILE, "metrics.jsonl", "learning_curve.png", EPISODES_FILE)
+_DRAFTS = (f".{CONFIG_FILE}.new", "metrics.new", f".{EPISODES_FILE}.new")  # left by a server that was killed
+_FILES = (CONFIG_FILE, "metrics.jsonl", "learning_curve.png", EPISODES_FILE, *_DRAFTS)
 _FOLDERS = ("checkpoints", "tensorboard", "clients", "wandb", "swanlab")
 
 
@@ -91,8 +92,14 @@ class RunFolder:
         """Whether `open` would succeed, without touching anything.
 
         Raises:
-            FolderError: Another run is in the way, or there is none to resume.
+            FolderError: Another run is in the way, there is none to resume, or the folder cannot be used at all.
         """
+        try:
+            self._check_free(overwrite=overwrite, resume=resume)
+        except OSError as error:  # such as a name that is too long, or a folder of another user
+            raise FolderError(f"run folder {self.path} cannot be used: {error.strerror or error}") from None
+
+    def _check_free(self, *, overwrite: bool, resume: bool) -> None:
         self._check_unlocked()
         if resume:
             self._check_resumable()
@@ -176,7 +183,7 @@ class RunFolder:
     def _strangers(self) -> list[str]:
         if not self.path.is_dir():
             return []
-        own = {*_FILES, *_FOLDERS, LOCK_FILE, f".{CONFIG_FILE}.new"}
+        own = {*_FILES, *_FOLDERS, LOCK_FILE}
         return sorted(entry.name for entry in self.path.iterdir() if entry.name not in own)
 
     def _clear(self) -> None:
