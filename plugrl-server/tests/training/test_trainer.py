@@ -304,7 +304,7 @@ class Weights(BasePolicy):
     lost = False
 
     def get_action_and_runtime_state(self, obs):
-        raise NotImplementedError
+        raise AssertionError(obs)
 
     def weights_are_finite(self):
         return not self.lost
